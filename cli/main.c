@@ -1,0 +1,47 @@
+/*
+ * The program `der`: finds the command and runs it.
+ *
+ * It uses the public interface of the library and nothing else, so that whatever it does a
+ * program of one's own can do.
+ */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Output that never arrived, on a full disk say, must not look like success. */
+static enum exit_code finish(enum exit_code code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    enum exit_code write_code = fail(EXIT_RUN, "cannot write to standard output");
+    return code != EXIT_OK ? code : write_code;
+}
+
+/* --help and --version are what people try first; they are the commands of the same names. */
+static const char *command_name(const char *argument)
+{
+    if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0)
+        return "help";
+    if (strcmp(argument, "--version") == 0)
+        return "version";
+    return argument;
+}
+
+static enum exit_code dispatch(int argc, char **argv)
+{
+    if (argc < 2)
+        return fail(EXIT_USAGE, "no command given; 'der help' lists them");
+
+    const struct command *command = command_find(command_name(argv[1]));
+    if (!command && argv[1][0] == '-')
+        return fail(EXIT_USAGE, "unknown option '%s'; 'der help' lists the commands", argv[1]);
+    if (!command)
+        return fail_unknown_command(argv[1]);
+    return command->run(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+    return (int)finish(dispatch(argc, argv));
+}

@@ -1,0 +1,82 @@
+# Tests: one program per *_test.c (beside the code or under tests/), one entry per tests/*/t*.sh.
+#
+# The ctest label is the group: the room for src/<room> ("backend-cpu" for src/backend/cpu), the
+# folder for tests/<folder>. Further labels come from a line of the test file that reads
+# "/* labels: slow tsan */" ("# labels: slow" in a script):
+#   slow  only in `make test-slow`     tsan  also run under the thread sanitizer
+find_path(CMOCKA_INCLUDE_DIR cmocka.h REQUIRED)
+find_library(CMOCKA_LIBRARY cmocka REQUIRED)
+
+file(GLOB support_sources CONFIGURE_DEPENDS tests/support/*.c)
+list(FILTER support_sources EXCLUDE REGEX "_test\\.c$")
+add_library(der_test_base INTERFACE)
+target_include_directories(der_test_base INTERFACE tests ${CMOCKA_INCLUDE_DIR})
+target_link_libraries(der_test_base INTERFACE der_flags der_static ${CMOCKA_LIBRARY})
+target_compile_definitions(der_test_base INTERFACE
+                           DER_TESTS_DIR="${CMAKE_CURRENT_SOURCE_DIR}/tests")
+add_library(der_test_support STATIC ${support_sources})
+target_link_libraries(der_test_support PUBLIC der_test_base)
+
+# der_group(FILE OUT): the label that a file's place gives it.
+function(der_group file out)
+    file(RELATIVE_PATH path ${CMAKE_CURRENT_SOURCE_DIR} ${file})
+    get_filename_component(folder ${path} DIRECTORY)
+    string(REGEX REPLACE "^(src|tests)/" "" folder ${folder})
+    string(REPLACE "/" "-" folder ${folder})
+    set(${out} ${folder} PARENT_SCOPE)
+endfunction()
+
+# der_register(NAME FILE COMMAND...): every test runs through tools/run_test.sh, which counts
+# its cases and leaves the count where tools/test.sh adds them up.
+function(der_register name file)
+    der_group(${file} labels)
+    file(STRINGS ${file} extra REGEX "^(/\\*|#) labels: ")
+    if(extra)
+        string(REGEX REPLACE "^(/\\*|#) labels: *| *\\*/" "" extra "${extra}")
+        string(REPLACE " " ";" extra "${extra}")
+        list(APPEND labels ${extra})
+    endif()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    add_test(NAME ${name} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
+             COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/run_test.sh
+                     ${CMAKE_CURRENT_BINARY_DIR}/results/${name} ${ARGN})
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 600
+                         ENVIRONMENT "OMP_WAIT_POLICY=passive")
+endfunction()
+
+file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS src/*_test.c tests/*_test.c)
+if(NOT cpu_built)
+    list(FILTER test_sources EXCLUDE REGEX "/src/backend/cpu/")
+endif()
+foreach(file IN LISTS test_sources)
+    get_filename_component(name ${file} NAME_WE)
+    add_executable(${name} ${file})
+    target_link_libraries(${name} PRIVATE der_test_support)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY tests)
+    der_register(${name} ${file} $<TARGET_FILE:${name}>)
+endforeach()
+
+# Scripts get the program and the library under test in their environment.
+file(GLOB test_scripts CONFIGURE_DEPENDS tests/*/t[0-9]*.sh)
+foreach(file IN LISTS test_scripts)
+    get_filename_component(name ${file} NAME_WE)
+    der_register(${name} ${file} bash ${file})
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
+                 "DER=$<TARGET_FILE:der_cli>" "LIBDER=$<TARGET_FILE:der>")
+endforeach()
+
+# Fuzz targets: libFuzzer's main in the fuzz preset, elsewhere a main that replays the corpus.
+file(GLOB fuzz_sources CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)
+foreach(file IN LISTS fuzz_sources)
+    get_filename_component(name ${file} NAME_WE)
+    add_executable(${name} ${file})
+    target_link_libraries(${name} PRIVATE der_test_support)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY fuzz)
+    set(corpus ${CMAKE_CURRENT_SOURCE_DIR}/tests/fuzz/corpus/${name})
+    if(DER_FUZZ)
+        target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    else()
+        target_sources(${name} PRIVATE tests/fuzz/replay_main.c)
+        der_register(${name} ${file} $<TARGET_FILE:${name}> ${corpus})
+    endif()
+endforeach()

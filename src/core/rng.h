@@ -1,0 +1,38 @@
+/*
+ * Counter-based random numbers (Philox4x32-10, Salmon et al. 2011).
+ *
+ * A draw is a pure function of (seed, purpose, index): nothing is shared, so the result depends
+ * neither on the number of threads nor on what was drawn before.
+ */
+#ifndef CORE_RNG_H
+#define CORE_RNG_H
+
+#include <stdint.h>
+
+/* What a draw is for. Values are part of the meaning of a seed: append, never renumber. */
+enum rng_purpose {
+    RNG_INIT_WEIGHTS = 1, /* index: stream of the tensor */
+    RNG_INIT_HEAD = 2,
+    RNG_INIT_MASK = 3,
+    RNG_TEST = 4, /* free for tests and benchmarks */
+};
+
+struct rng_block {
+    uint32_t word[4];
+};
+
+/* Four independent 32-bit words. `stream` separates e.g. tensors, `index` counts within one. */
+struct rng_block rng_at(uint64_t seed, enum rng_purpose purpose, uint32_t stream, uint64_t index);
+
+/* Uniform in [0, 1) with 24 random bits: exactly representable in float. */
+float rng_unit(uint32_t word);
+
+/* dst[i] ~ N(0, std^2), by the Box-Muller transform in double. */
+void rng_normal(float *dst, int64_t n, double std, uint64_t seed, enum rng_purpose purpose,
+                uint32_t stream);
+
+/* dst[i] ~ U[low, high). */
+void rng_uniform(float *dst, int64_t n, double low, double high, uint64_t seed,
+                 enum rng_purpose purpose, uint32_t stream);
+
+#endif

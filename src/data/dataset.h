@@ -1,0 +1,53 @@
+/*
+ * A labelled image set: what it holds, whichever format it came in.
+ *
+ * Small sets live in memory as bytes; large ones keep the names of their files and are decoded when a
+ * loader thread asks. Nothing here knows of devices or training.
+ */
+#ifndef DATA_DATASET_H
+#define DATA_DATASET_H
+
+#include "core/arena.h"
+#include "core/ctx.h"
+
+#include <stddef.h>
+
+enum data_split { DATA_TRAIN, DATA_TEST, DATA_SPLITS };
+
+/* Bytes of one image, wherever they lie. Strides are in bytes, so that planar (CIFAR, IDX) and
+ * interleaved (decoded files) images look the same to whoever reads them. */
+struct image_view {
+    const uint8_t *data;
+    int channels, height, width;
+    ptrdiff_t channel_stride, row_stride, pixel_stride;
+};
+
+/* One split. Either `pixels` or `files` is set. */
+struct data_part {
+    int64_t n;
+    int32_t *labels; /* [n] in [0, n_classes) */
+    uint8_t *pixels; /* [n][channels][height][width], or NULL */
+    char **files;    /* [n] paths that open as they are, or NULL */
+};
+
+struct dataset {
+    struct der_ctx *ctx;
+    struct arena arena;  /* names and paths */
+    const char *kind;    /* "cifar100", "cifar10", "idx", "folder", "imagenet", "synth" */
+    char *path;          /* as the user gave it */
+    int channels;        /* 1 or 3; files are converted to it */
+    int height, width;   /* of every image; 0 when files differ in size */
+    int n_classes;
+    char **class_names;  /* [n_classes] */
+    struct data_part part[DATA_SPLITS];
+};
+
+/* Opens the folder (or, for "synth:...", makes the set), recognising its kind. Every failure names the
+ * file and what was expected. */
+NODISCARD enum der_status dataset_open(struct der_ctx *ctx, const char *path, struct dataset **out);
+void dataset_free(struct dataset *set);
+
+/* View of an image of an in-memory split. */
+struct image_view dataset_view(const struct dataset *set, enum data_split split, int64_t index);
+
+#endif

@@ -1,0 +1,58 @@
+#!/bin/bash
+# The program without any work: help, version, mistakes on the command line.
+. "$(dirname "$0")/../support/test-lib.sh"
+
+one_line() { # FILE PATTERN: exactly one line, starting with "der: ", that matches
+    [ "$(wc -l <"$1")" -eq 1 ] && grep -q '^der: ' "$1" && grep -q -- "$2" "$1"
+}
+
+expect_code 0 "der help succeeds" "$DER" help
+cp out help.txt
+check "help text is the expected one" diff -u "$test_dir/help.expect" help.txt
+expect_code 0 "der --help succeeds" "$DER" --help
+check "--help prints the same text" cmp out help.txt
+expect_code 0 "der help version succeeds" "$DER" help version
+check "help of a command shows its usage" grep -qx 'usage: der version' out
+
+expect_code 0 "der --version succeeds" "$DER" --version
+cp out version.txt
+check "the first line is name and version" grep -Eqx 'der [0-9]+\.[0-9]+\.[0-9]+' version.txt
+for part in build 'back ends' oneDNN OpenMP CUDA; do
+    check "version tells about $part" grep -q "^  $part " version.txt
+done
+
+expect_code 2 "no command is a usage error" "$DER"
+check "and says so in one line on stderr" one_line err "no command"
+expect_code 2 "unknown command is a usage error" "$DER" frobnicate
+check "and says so in one line on stderr" one_line err frobnicate
+expect_code 2 "mistyped command is a usage error" "$DER" hlep
+check "and the right one is suggested" one_line err "did you mean 'help'"
+expect_code 2 "unknown option is a usage error" "$DER" --frobnicate
+check "and says so in one line on stderr" one_line err "--frobnicate"
+expect_code 2 "argument to version is a usage error" "$DER" version now
+expect_code 2 "help for an unknown command is a usage error" "$DER" help frobnicate
+expect_code 2 "second argument to help is a usage error" "$DER" help version now
+expect_code 2 "a very long word is just unknown" "$DER" "$(printf 'x%.0s' {1..500})"
+
+if [ -w /dev/full ]; then
+    expect_code 1 "output that cannot be written is a failure" sh -c '"$0" help >/dev/full' "$DER"
+else
+    skip "output that cannot be written is a failure" "no /dev/full"
+fi
+
+# What the program can do, any program can do with the library: it uses nothing underneath.
+needed=$(readelf -d "$DER" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+check "the program uses libder.so" grep -q '^libder\.so' <<<"$needed"
+check_fails "and none of the libraries below it" grep -qE 'dnnl|gomp|cuda|cudnn' <<<"$needed"
+
+# The man page must know every command and both options.
+commands=$(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' help.txt)
+check "help lists commands" test -n "$commands"
+for word in $commands; do
+    check "man page describes $word" grep -Eq "^\.BR? $word( |\$)" "$root/man/der.1"
+done
+for option in help version; do
+    check "man page describes --$option" grep -q "\\\\-\\\\-$option" "$root/man/der.1"
+done
+
+done_testing

@@ -1,0 +1,1 @@
+"""The parts of gen_golden.py: file format, single operations, networks."""

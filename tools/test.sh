@@ -1,0 +1,172 @@
+#!/bin/bash
+# Everything behind `make test`: set-up, builds, checks, tests by group, sanitizers, oneDNN 3.x.
+#
+#   tools/test.sh           what every change must pass
+#   tools/test.sh --slow    the tests with the label "slow", in the release build
+#
+# Each test case and each check counts once per build that runs it. The last line is
+# "N passed, N failed" (", N skipped" where something was); the exit status is 1 if any failed.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+jobs=$(nproc)
+logs=build/logs
+n_passed=0
+n_failed=0
+n_skipped=0
+start=$(date +%s)
+
+now() {
+    date +%s.%N
+}
+
+line() { # NAME RESULT SINCE
+    printf '  %-22s %-36s %7.1f s\n' "$1" "$2" "$(echo "$(now) $3" | awk '{ print $1 - $2 }')"
+}
+
+finish() {
+    echo
+    echo "total time: $(($(date +%s) - start)) s"
+    if [ "$n_skipped" -gt 0 ]; then
+        echo "$n_passed passed, $n_failed failed, $n_skipped skipped"
+    else
+        echo "$n_passed passed, $n_failed failed"
+    fi
+    [ "$n_failed" -eq 0 ]
+    exit
+}
+
+# step NAME COMMAND...: a check or a build, counted as one.
+step() {
+    local name=$1 since log
+    since=$(now)
+    log=$logs/${name// /-}.log
+    shift
+    if "$@" >"$log" 2>&1; then
+        n_passed=$((n_passed + 1))
+        line "$name" ok "$since"
+        return 0
+    fi
+    n_failed=$((n_failed + 1))
+    line "$name" FAILED "$since"
+    grep -vE '^(-- |\[ *[0-9]+%\])' "$log" | tail -n 60
+    return 1
+}
+
+skip() { # NAME REASON
+    n_skipped=$((n_skipped + 1))
+    printf '  %-22s skipped: %s\n' "$1" "$2"
+}
+
+build() { # PRESET [CMAKE-BUILD-ARGUMENTS...]
+    local preset=$1
+    shift
+    step "build $preset" bash -c \
+        "cmake --preset $preset && cmake --build --preset $preset --parallel $jobs $*"
+}
+
+build_dir() { # PRESET
+    if [ "$1" = release ]; then echo build; else echo "build/$1"; fi
+}
+
+# run_group PRESET GROUP CTEST-ARGUMENTS...: the tests of one label, their cases counted.
+run_group() {
+    local dir group=$2 log since passed failed skipped status
+    dir=$(build_dir "$1")
+    log=$logs/$1-$group.log
+    since=$(now)
+    shift 2
+    rm -rf "$dir/results"
+    "${launcher[@]}" ctest --test-dir "$dir" -L "^$group\$" "$@" --output-on-failure -j "$jobs" \
+        >"$log" 2>&1
+    status=$?
+    read -r passed failed skipped < <(cat "$dir"/results/*.count 2>/dev/null |
+        awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')
+    # ctest failed although every count is fine: a program is missing.
+    if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then
+        failed=1
+    fi
+    if [ $((passed + failed + skipped)) -eq 0 ]; then
+        return
+    fi
+    n_passed=$((n_passed + passed))
+    n_failed=$((n_failed + failed))
+    n_skipped=$((n_skipped + skipped))
+    line "$group" "$passed passed, $failed failed, $skipped skipped" "$since"
+    if [ "$failed" -gt 0 ]; then
+        cat "$log"
+    fi
+}
+
+# run_groups PRESET CTEST-ARGUMENTS...: every group there is. The tests of the tools do not
+# depend on the build, so dev alone runs them.
+run_groups() {
+    local preset=$1 group
+    shift
+    echo "tests, $preset:"
+    for group in $(ctest --test-dir "$(build_dir "$preset")" --print-labels | sed -n 's/^  //p'); do
+        case $group in
+        slow | tsan) continue ;;
+        tools) [ "$preset" = dev ] || continue ;;
+        esac
+        run_group "$preset" "$group" "$@"
+    done
+}
+
+test_dnnl3() {
+    if [ "${CI:-false}" != true ] && ! tools/fetch_dnnl3.sh build/deps/dnnl3 >"$logs/fetch.log" 2>&1; then
+        skip "oneDNN 3.x" "it could not be downloaded ($logs/fetch.log)"
+        return
+    fi
+    step "fetch oneDNN 3.x" tools/fetch_dnnl3.sh build/deps/dnnl3 || return
+    build dnnl3 && run_groups dnnl3 -LE '^slow$'
+}
+
+test_tsan() {
+    # The sanitizer of gcc 12 and 13 cannot live with the address space layout of new kernels.
+    if setarch -R true 2>/dev/null; then
+        launcher=(setarch -R)
+    fi
+    build tsan || return
+    echo "tests, tsan:"
+    OMP_NUM_THREADS=1 run_group tsan tsan -LE '^slow$'
+    launcher=()
+}
+
+launcher=()
+mkdir -p "$logs"
+echo "set-up:"
+if ! tools/setup.sh; then
+    n_failed=1
+    finish
+fi
+
+if [ "${1:-}" = --slow ]; then
+    build release && run_groups release -L '^slow$'
+    finish
+fi
+
+echo "builds:"
+build dev
+dev_built=$?
+build release
+release_built=$?
+build fuzz
+if command -v nvcc >/dev/null; then
+    build cuda --target der_cli
+else
+    skip "build cuda" "there is no nvcc"
+fi
+
+echo "checks:"
+step layers tools/check_layers.sh
+step headers tools/check_headers.sh
+step sizes tools/check_sizes.sh
+step format tools/check_format.sh
+step symbols tools/check_symbols.sh
+
+[ "$dev_built" -eq 0 ] && run_groups dev -LE '^slow$'
+[ "$release_built" -eq 0 ] && run_groups release -LE '^slow$'
+build asan && run_groups asan -LE '^slow$'
+test_tsan
+test_dnnl3
+finish
