@@ -4,6 +4,8 @@
 #ifndef CLI_H
 #define CLI_H
 
+#include <der/context.h>
+
 /* Exit codes of the program; they are part of its interface (man page, section EXIT STATUS). */
 enum exit_code {
     EXIT_OK = 0,
@@ -40,7 +42,11 @@ enum exit_code fail_unknown_command(const char *name);
 /* The message for arguments to a command that takes fewer. */
 enum exit_code fail_unexpected_argument(const char *command, const char *argument);
 
+/* The message for a call of the library that failed; ctx may be NULL. The status decides the code. */
+enum exit_code fail_status(const struct der_ctx *ctx, enum der_status status);
+
 enum exit_code cmd_help(int argc, char **argv);
+enum exit_code cmd_nets(int argc, char **argv);
 enum exit_code cmd_version(int argc, char **argv);
 
 #endif

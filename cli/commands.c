@@ -15,6 +15,13 @@ const struct command commands[] = {
         .run = cmd_help,
     },
     {
+        .name = "nets",
+        .usage = "",
+        .summary = "list the networks that can serve as extractors",
+        .details = "",
+        .run = cmd_nets,
+    },
+    {
         .name = "version",
         .usage = "",
         .summary = "show the version and what is built in",

@@ -29,3 +29,16 @@ enum exit_code fail_unexpected_argument(const char *command, const char *argumen
 {
     return fail(EXIT_USAGE, "unexpected argument '%s'; see 'der help %s'", argument, command);
 }
+
+enum exit_code fail_status(const struct der_ctx *ctx, enum der_status status)
+{
+    enum exit_code code = EXIT_RUN;
+    if (status == DER_IO || status == DER_FORMAT)
+        code = EXIT_DATA;
+    else if (status == DER_DEVICE || status == DER_UNSUPPORTED)
+        code = EXIT_DEVICE;
+    else if (status == DER_ARG)
+        code = EXIT_USAGE;
+    const char *sentence = ctx ? der_ctx_error(ctx) : "";
+    return fail(code, "%s", sentence[0] ? sentence : der_status_text(status));
+}

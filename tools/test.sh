@@ -158,6 +158,11 @@ else
 fi
 
 echo "checks:"
+if /usr/bin/python3 -c 'import torch' 2>/dev/null; then
+    step "golden files" env PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tools/gen_golden.py --check
+else
+    skip "golden files" "they are not regenerated without python3-torch"
+fi
 step layers tools/check_layers.sh
 step headers tools/check_headers.sh
 step sizes tools/check_sizes.sh

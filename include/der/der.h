@@ -15,6 +15,7 @@
 
 #include <der/context.h>
 #include <der/export.h>
+#include <der/network.h>
 #include <der/status.h>
 #include <der/version.h>
 

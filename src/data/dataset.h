@@ -9,6 +9,7 @@
 
 #include "core/arena.h"
 #include "core/ctx.h"
+#include "core/file.h"
 
 #include <stddef.h>
 
@@ -42,9 +43,22 @@ struct dataset {
     struct data_part part[DATA_SPLITS];
 };
 
+/* What may be asked of dataset_open_with; zero or NULL means the default. */
+struct dataset_options {
+    const char *class_list;   /* image folders: a file with one class folder a line; only these are
+                               * read, and their order is the order of the labels */
+    int first_classes;        /* image folders: only the first so many classes in sorted order;
+                               * 100 makes ImageNet-100 of ImageNet */
+    int channels;             /* image folders: 1 or 3 (default) */
+    const struct file_io *io; /* how files are read; NULL: read(2) */
+};
+
 /* Opens the folder (or, for "synth:...", makes the set), recognising its kind. Every failure names the
  * file and what was expected. */
 NODISCARD enum der_status dataset_open(struct der_ctx *ctx, const char *path, struct dataset **out);
+NODISCARD enum der_status dataset_open_with(struct der_ctx *ctx, const char *path,
+                                            const struct dataset_options *options,
+                                            struct dataset **out);
 void dataset_free(struct dataset *set);
 
 /* View of an image of an in-memory split. */

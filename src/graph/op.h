@@ -55,7 +55,7 @@
  *   LINEAR_D_SRC       d_dst, weights -> d_src[n, count]    columns [first, first + count) of d
  *   LINEAR_D_WEIGHTS   src, d_dst -> d_weights?, d_bias?
  *   L2NORM             src[n,d] -> dst, inv_norm[n]         dst = src / max(|src|, eps), by row
- *   L2NORM_GRAD        d_dst, dst, inv_norm -> d_src
+ *   L2NORM_GRAD        d_dst, dst, inv_norm -> d_src        d_dst / eps for rows shorter than eps
  *
  * Losses: the unweighted value, and at once the gradient times `weight`
  *   SOFTMAX_XENT       logits[n,c], labels i32[n], weight[1] -> loss[1], d_logits?
@@ -68,14 +68,15 @@
  *   BCE                logits[n,c], labels i32[n], teacher?[n,ct], weight -> loss, d_logits?
  *       Sigmoid cross-entropy, mean over all n * c entries; the target of column j is
  *       sigmoid(teacher_j) for j < n_old, else 1 when j is the label and 0 when not.
- *   COSINE_LOSS        a[n,d], b[n,d], weight -> loss, d_a?   mean of 1 - cos(a, b); b fixed
+ *   COSINE_LOSS        a[n,d], b[n,d], weight -> loss, d_a?   mean of 1 - cos(a, b); b fixed;
+ *       lengths below 1e-12 count as that
  *   MARGIN_LOSS        scores[n,c], labels i32[n], weight -> loss, d_scores?
- *       For rows with label < n_old: max(0, margin - score_label + score_j) for the top_k
+ *       For rows with 0 <= label < n_old: max(0, margin - score_label + score_j) for the top_k
  *       highest columns j >= n_old; mean over those rows and their top_k terms (0 if no row).
  *   RANK               logits[n,c], labels i32[n] -> rank i32[n]
  *       How many columns of [first, first + count) beat the label's: a larger logit, or an
- *       equal one further left. Top-k accuracy counts rank < k. A NaN logit at the label ranks
- *       last.
+ *       equal one further left. Top-k accuracy counts rank < k. A label outside [0, c), or one
+ *       with a NaN logit, has rank `count`: it is never among the top.
  *
  * Channel masks (one op serves all masks of an extractor)
  *   MASK_GATE          s[1], e... -> m...
@@ -84,13 +85,13 @@
  *   MASK_GATE_GRAD     s[1], e..., d_m... -> d_e...
  *       exact: d_e = d_m sigmoid(e) (1 - sigmoid(e)), the compensated gradient in closed form;
  *       hat: d_m * y (1 - y) s_max (cosh(clip(s e, 50)) + 1) / (cosh(e) + 1), y = sigmoid(s e)
- *       rounded to float. 0 when s is infinite: hard masks do not move.
+ *       computed in double and rounded to float. 0 when s is infinite: hard masks do not move.
  *   MASK_SPARSITY      weight[1], m... -> loss[1], d_m?...
  *       L_S = (1 / W) sum_l K_l n_in(l) n_out(l), n = sum of the mask; d_m times `weight`.
  *
  * Update
  *   SGD                lr[1], (p!, g, v!)...
- *       v = momentum v + (g + decay p);  p = clamp(p - lr gain v, low, high).
+ *       v = momentum v + (g + decay p), rounded to float;  p = clamp(p - lr gain v, low, high).
  */
 #ifndef GRAPH_OP_H
 #define GRAPH_OP_H

@@ -21,6 +21,11 @@ for part in build 'back ends' oneDNN OpenMP CUDA; do
     check "version tells about $part" grep -q "^  $part " version.txt
 done
 
+expect_code 0 "der nets succeeds" "$DER" nets
+check "and knows the paper's network" grep -Eq '^resnet18-cifar +11168832 +512 ' out
+check "and the 32-layer one" grep -Eq '^resnet32 +466256 +64 ' out
+expect_code 2 "argument to nets is a usage error" "$DER" nets all
+
 expect_code 2 "no command is a usage error" "$DER"
 check "and says so in one line on stderr" one_line err "no command"
 expect_code 2 "unknown command is a usage error" "$DER" frobnicate

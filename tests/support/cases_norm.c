@@ -4,8 +4,8 @@
 #include "support/cases.h"
 
 static const struct shape norm_shapes[] = {
-    {4, {2, 5, 3, 3}}, {4, {1, 17, 4, 5}}, {4, {5, 33, 1, 1}}, {4, {2, 64, 7, 7}},
-    {4, {3, 16, 2, 5}}, {4, {2, 1, 8, 8}}, {2, {5, 17}}, {2, {2, 33}},
+    {4, {2, 5, 3, 3}},  {4, {1, 17, 4, 5}}, {4, {5, 33, 1, 1}}, {4, {2, 64, 7, 7}},
+    {4, {3, 16, 2, 5}}, {4, {2, 1, 8, 8}},  {2, {5, 17}},       {2, {2, 33}},
 };
 enum { N_NORM_SHAPES = sizeof norm_shapes / sizeof norm_shapes[0] };
 
@@ -67,8 +67,8 @@ static void emit_batchnorm_grad(struct shape shape, unsigned option, unsigned as
     const bool relu = option & 2;
     const bool masked = option & 4;
     struct op_case c = {.op = OP_BATCHNORM_GRAD, .n_in = BNG_N_IN, .n_out = BNG_N_OUT};
-    c.attr.norm = (struct norm_attr){
-        .eps = 1e-5F, .momentum = 0.1F, .training = option & 1, .relu = relu};
+    c.attr.norm =
+        (struct norm_attr){.eps = 1e-5F, .momentum = 0.1F, .training = option & 1, .relu = relu};
     c.in[BNG_D_DST] = with_pitch(operand_normal(shape));
     c.in[BNG_D_DST2] = operand_if(option & 8, with_pitch(operand_normal(shape)));
     c.in[BNG_SRC] = with_pitch(operand_normal(shape));

@@ -201,8 +201,8 @@ static uint32_t *stage(const struct operand *operand, const void *data)
     for (int64_t i = 0; i < at.words; i++)
         words[i] = SENTINEL;
     for (int64_t row = 0; row < at.rows; row++)
-        memcpy(words + WORDS_BEFORE + row * at.pitch,
-               (const uint32_t *)data + row * at.length, (size_t)at.length * sizeof *words);
+        memcpy(words + WORDS_BEFORE + row * at.pitch, (const uint32_t *)data + row * at.length,
+               (size_t)at.length * sizeof *words);
     return words;
 }
 
@@ -228,8 +228,8 @@ static void download(const struct buffer *buffer, const struct op_case *c,
     assert_ok(buffer->be->ctx, buffer_read(buffer, 0, after, buffer->bytes));
     for (int64_t i = 0; i < at.words; i++) {
         const int64_t from_start = i - WORDS_BEFORE;
-        const bool is_data = from_start >= 0 && i < at.words - WORDS_AFTER &&
-                             from_start % at.pitch < at.length;
+        const bool is_data =
+            from_start >= 0 && i < at.words - WORDS_AFTER && from_start % at.pitch < at.length;
         if (after[i] != before[i] && !(is_data && may_change)) {
             char text[OPCASE_TEXT_MAX];
             char shape[SHAPE_TEXT_MAX];

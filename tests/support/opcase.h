@@ -14,14 +14,14 @@
 enum { OPCASE_MAX_OPERANDS = 12, OPCASE_TEXT_MAX = 512 };
 
 enum fill {
-    FILL_ABSENT,     /* the operand is not there */
-    FILL_NORMAL,     /* N(0, 1) */
-    FILL_UNIFORM,    /* U[low, high) */
-    FILL_VALUE,      /* every element is low */
-    FILL_LABELS,     /* i32, uniform in [low, high) */
-    FILL_GIVEN,      /* copied from `given` */
+    FILL_ABSENT,  /* the operand is not there */
+    FILL_NORMAL,  /* N(0, 1) */
+    FILL_UNIFORM, /* U[low, high) */
+    FILL_VALUE,   /* every element is low */
+    FILL_LABELS,  /* i32, uniform in [low, high) */
+    FILL_GIVEN,   /* copied from `given` */
     FILL_GIVEN_I32,
-    FILL_RESULT,     /* outputs: written by the op */
+    FILL_RESULT, /* outputs: written by the op */
     FILL_RESULT_I32,
 };
 
@@ -40,8 +40,7 @@ struct op_case {
     int n_in;
     struct operand out[OPCASE_MAX_OPERANDS];
     int n_out;
-    uint32_t stream;  /* tells the random draws of cases apart */
-    double tolerance; /* NMSE between back ends; 0: the usual one */
+    uint32_t stream; /* tells the random draws of cases apart */
 };
 
 /* ---- operands, in short -------------------------------------------------------------------- */
@@ -62,7 +61,7 @@ struct operand operand_if(bool present, struct operand operand);
 
 /* Dense contents of the operands; NULL where absent. */
 struct op_data {
-    void *in[OPCASE_MAX_OPERANDS];  /* also what overwritten inputs became */
+    void *in[OPCASE_MAX_OPERANDS]; /* also what overwritten inputs became */
     void *out[OPCASE_MAX_OPERANDS];
 };
 

@@ -20,7 +20,8 @@ struct der_ctx *test_ctx_new(int threads);
 void test_ctx_free(struct der_ctx *ctx);
 
 /* Fails the test with the context's sentence when a call did not succeed. */
-#define assert_ok(ctx, expression) test_assert_ok((ctx), (expression), #expression, __FILE__, __LINE__)
+#define assert_ok(ctx, expression)                                                                 \
+    test_assert_ok((ctx), (expression), #expression, __FILE__, __LINE__)
 void test_assert_ok(struct der_ctx *ctx, enum der_status status, const char *expression,
                     const char *file, int line);
 

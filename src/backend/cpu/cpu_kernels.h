@@ -27,7 +27,7 @@
 /* Sizes and layout of an image; several arrays of one call share it. */
 struct cpu_image {
     int64_t n, c, spatial;
-    int64_t block;
+    int64_t block; /* 1, 8, 16 or c */
 };
 
 /* Floats that an image occupies, padding included. */

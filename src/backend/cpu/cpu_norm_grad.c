@@ -102,7 +102,7 @@ CPU_INLINE void sum_rows(struct sum_lanes lanes, float *out, struct grad_stream 
             if (write)
                 out[at + i] = value;
             lanes.sum[i] += (double)value;
-            lanes.product[i] += (double)(value * (x[at + i] - lanes.mean[i]));
+            lanes.product[i] += (double)value * (double)(x[at + i] - lanes.mean[i]);
         }
     }
 }

@@ -15,10 +15,10 @@ extern const struct backend_ops ref_backend;
 
 /* An operand with its memory found. Both pointers are NULL when it is absent. */
 struct ref_tensor {
-    float *data;    /* f32 */
-    int32_t *ints;  /* i32 */
+    float *data;   /* f32 */
+    int32_t *ints; /* i32 */
     struct shape shape;
-    int64_t pitch;  /* matrices: elements from one row to the next */
+    int64_t pitch; /* matrices: elements from one row to the next */
 };
 
 /* One execution of a node. */

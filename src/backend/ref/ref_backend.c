@@ -21,9 +21,9 @@ struct ref_value {
 };
 
 struct ref_node {
-    struct node node;        /* copy; its lists lie in the program's arena */
-    struct ref_tensor *in;   /* [n_in], filled before each run */
-    struct ref_tensor *out;  /* [n_out] */
+    struct node node;       /* copy; its lists lie in the program's arena */
+    struct ref_tensor *in;  /* [n_in], filled before each run */
+    struct ref_tensor *out; /* [n_out] */
 };
 
 struct ref_program {
@@ -32,9 +32,9 @@ struct ref_program {
     struct slot *slots;       /* [n_values] */
     struct ref_value *values; /* [n_values] */
     int n_values;
-    struct ref_node *nodes;   /* [n_nodes] */
+    struct ref_node *nodes; /* [n_nodes] */
     int n_nodes;
-    char *temps;              /* block of all temporaries */
+    char *temps; /* block of all temporaries */
 };
 
 static void (*const ref_ops[OP_COUNT])(const struct ref_call *call) = {
@@ -310,8 +310,8 @@ static struct ref_tensor locate(const struct ref_program *p, int value)
 
     struct ref_tensor tensor = {.shape = slot->shape};
     if (owner->shape.rank == 2)
-        tensor.pitch = owner->is_external && owner->span.pitch > 0 ? owner->span.pitch
-                                                                   : owner->shape.dim[1];
+        tensor.pitch =
+            owner->is_external && owner->span.pitch > 0 ? owner->span.pitch : owner->shape.dim[1];
     if (slot->dtype == DTYPE_I32)
         tensor.ints = (int32_t *)start + at->column;
     else

@@ -207,8 +207,7 @@ void ref_conv2d_d_weights(const struct ref_call *call)
     const struct ref_tensor *src = ref_in(call, CONV_D_WEIGHTS_SRC);
     const struct ref_tensor *d_dst = ref_in(call, CONV_D_WEIGHTS_D_DST);
     const struct ref_tensor *d_weights = ref_out(call, 0);
-    const struct conv v =
-        conv_sizes(&call->attr->conv, src->shape, d_weights->shape, d_dst->shape);
+    const struct conv v = conv_sizes(&call->attr->conv, src->shape, d_weights->shape, d_dst->shape);
     float *out = d_weights->data;
 
     for (int64_t k = 0; k < v.k; k++)
@@ -221,9 +220,9 @@ void ref_conv2d_d_weights(const struct ref_call *call)
                             const int64_t row = y * v.stride + r - v.pad;
                             if (row < 0 || row >= v.h)
                                 continue;
-                            sum = add_row_product(
-                                sum, &v, src->data + ((n * v.c + c) * v.h + row) * v.w,
-                                d_dst->data + ((n * v.k + k) * v.y + y) * v.x, s);
+                            sum = add_row_product(sum, &v,
+                                                  src->data + ((n * v.c + c) * v.h + row) * v.w,
+                                                  d_dst->data + ((n * v.k + k) * v.y + y) * v.x, s);
                         }
                     *out++ = (float)sum;
                 }

@@ -106,8 +106,7 @@ void ref_l2norm_grad(const struct ref_call *call)
         if (inv_norm[n] >= largest)
             along = 0.0;
         for (int64_t d = 0; d < dst->shape.dim[1]; d++) {
-            const double across =
-                (double)ref_row(d_dst, n)[d] - (double)ref_row(dst, n)[d] * along;
+            const double across = (double)ref_row(d_dst, n)[d] - (double)ref_row(dst, n)[d] * along;
             ref_row(d_src, n)[d] = (float)((double)inv_norm[n] * across);
         }
     }

@@ -198,8 +198,7 @@ void ref_margin_loss(const struct ref_call *call)
     const double weight = (double)ref_in_data(call, LOSS_WEIGHT)[0];
     const struct ref_tensor *d_scores = ref_out(call, LOSS_D_LOGITS);
     const int64_t columns = scores->shape.dim[1];
-    const int64_t top_k =
-        attr->top_k < columns - attr->n_old ? attr->top_k : columns - attr->n_old;
+    const int64_t top_k = attr->top_k < columns - attr->n_old ? attr->top_k : columns - attr->n_old;
 
     int64_t terms = 0;
     for (int64_t n = 0; n < scores->shape.dim[0]; n++)

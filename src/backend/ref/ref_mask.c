@@ -88,7 +88,8 @@ void ref_mask_sparsity(const struct ref_call *call)
     double used = 0.0;
     for (int l = 0; l < attr->n_layers; l++) {
         const struct sparsity_layer *layer = &attr->layers[l];
-        const double n_in = layer->in_mask < 0 ? layer->in_channels : mask_sum(&masks[layer->in_mask]);
+        const double n_in =
+            layer->in_mask < 0 ? layer->in_channels : mask_sum(&masks[layer->in_mask]);
         used += layer->kernel_area * n_in * mask_sum(&masks[layer->out_mask]);
     }
     if (ref_out(call, 0))

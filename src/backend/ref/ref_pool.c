@@ -30,9 +30,9 @@ void ref_maxpool(const struct ref_call *call)
         const float *x = src->data + plane * in[2] * in[3];
         for (int64_t h = 0; h < out[2]; h++)
             for (int64_t w = 0; w < out[3]; w++, at++) {
-                const int64_t best = first_maximum(x, in + 2, attr->kernel,
-                                                   h * attr->stride - attr->pad,
-                                                   w * attr->stride - attr->pad);
+                const int64_t best =
+                    first_maximum(x, in + 2, attr->kernel, h * attr->stride - attr->pad,
+                                  w * attr->stride - attr->pad);
                 dst->data[at] = x[best];
                 if (index)
                     index->ints[at] = (int32_t)best;

@@ -1,0 +1,49 @@
+/*
+ * What the parts of der_bench share: settings, a network made ready to run, the clock.
+ */
+#ifndef BENCH_BENCH_H
+#define BENCH_BENCH_H
+
+#include "model/resnet.h"
+
+struct bench_options {
+    const char *backend; /* "cpu" */
+    const char *model;   /* a name of resnet_names() */
+    double width;        /* factor on every layer; 1 is the published network */
+    bool training;       /* loss, gradients and update, or folded inference */
+    int batch;
+    int threads;
+    int n_extractors;    /* compile: of the step */
+};
+
+enum { BENCH_IMAGE_SIZE = 32, BENCH_N_CLASSES = 100 };
+
+/* Buffers that programs of one batch size share. */
+struct bench_data {
+    struct buffer *image, *labels, *one, *lr, *loss, *logits;
+};
+
+/* Everything below reports failures through the context. */
+NODISCARD enum der_status bench_data_init(struct bench_data *data, struct backend *be, int batch);
+void bench_data_fini(struct bench_data *data);
+
+/* A set filled with starting values; thawed when `training`. */
+NODISCARD enum der_status bench_extractor(struct backend *be, const struct resnet_spec *spec,
+                                          bool training, struct param_set **out);
+NODISCARD enum der_status bench_head(struct backend *be, int dim, bool training,
+                                     struct param_set **out);
+
+/* Describes, fuses, compiles and binds: forward, loss, backward and SGD, or folded forward. */
+NODISCARD enum der_status bench_compile(struct backend *be, const struct resnet_spec *spec,
+                                        struct param_set *extractor, struct param_set *head,
+                                        const struct bench_data *data, int batch, bool training,
+                                        struct program **out);
+
+/* Seconds on a clock that never jumps. */
+double bench_clock(void);
+
+/* The two commands. */
+NODISCARD enum der_status bench_net(struct der_ctx *ctx, const struct bench_options *options);
+NODISCARD enum der_status bench_step(struct der_ctx *ctx, const struct bench_options *options);
+
+#endif

@@ -1,0 +1,71 @@
+/*
+ * der_bench: measures what bench/run.py asks for.
+ *
+ *     der_bench net  [--model NAME] [--infer] [--batch N] [--threads N] [--width X] [--backend NAME]
+ *     der_bench step [--extractors N] ...
+ */
+#include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char USAGE[] =
+    "usage: der_bench net|step [--model NAME] [--infer] [--batch N] [--threads N]\n"
+    "                          [--width X] [--backend NAME] [--extractors N]\n";
+
+/* False when an argument is not understood. */
+static bool parse(int argc, char **argv, struct bench_options *o)
+{
+    for (int i = 2; i < argc; i++) {
+        if (strcmp(argv[i], "--infer") == 0) {
+            o->training = false;
+            continue;
+        }
+        if (i + 1 == argc)
+            return false;
+        const char *value = argv[++i];
+        int number = (int)strtol(value, NULL, 10);
+        if (strcmp(argv[i - 1], "--model") == 0)
+            o->model = value;
+        else if (strcmp(argv[i - 1], "--backend") == 0)
+            o->backend = value;
+        else if (strcmp(argv[i - 1], "--width") == 0)
+            o->width = strtod(value, NULL);
+        else if (strcmp(argv[i - 1], "--batch") == 0)
+            o->batch = number;
+        else if (strcmp(argv[i - 1], "--threads") == 0)
+            o->threads = number;
+        else if (strcmp(argv[i - 1], "--extractors") == 0)
+            o->n_extractors = number;
+        else
+            return false;
+    }
+    return o->batch > 0 && o->threads > 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct bench_options options = {.backend = "cpu",
+                                    .model = "resnet18-cifar",
+                                    .width = 1.0,
+                                    .training = true,
+                                    .batch = 128,
+                                    .threads = 1,
+                                    .n_extractors = 10};
+    bool is_net = argc > 1 && strcmp(argv[1], "net") == 0;
+    bool is_step = argc > 1 && strcmp(argv[1], "step") == 0;
+    if ((!is_net && !is_step) || !parse(argc, argv, &options)) {
+        (void)fputs(USAGE, stderr);
+        return 2;
+    }
+    struct der_ctx *ctx;
+    struct der_ctx_options ctx_options = {.threads = options.threads, .seed = 1993};
+    if (der_ctx_new(&ctx_options, &ctx) != DER_OK)
+        return 1;
+    enum der_status status = is_net ? bench_net(ctx, &options) : bench_step(ctx, &options);
+    if (status != DER_OK)
+        (void)fprintf(stderr, "der_bench: %s\n", der_ctx_error(ctx));
+    der_ctx_free(ctx);
+    return status == DER_OK ? 0 : 1;
+}

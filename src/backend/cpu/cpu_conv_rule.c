@@ -1,0 +1,128 @@
+/*
+ * Which algorithm and which layout a convolution gets: a fixed rule of its shape and of what the
+ * oneDNN at hand can do, never of a timing, so that the same settings always run the same kernels.
+ *
+ * Measured with two threads of an AVX-512 machine, batch 128, in milliseconds: forward training /
+ * back to src / back to weights / folded with sum and ReLU. nhwc means that images of one block,
+ * which are NHWC already, are also described so: other kernels take them then.
+ *
+ *                          oneDNN 2.6                                   oneDNN 3.2
+ *                   direct               nhwc                Winograd             direct
+ *   64->64   @32    41 / 41 / 50 / 41    42 / 44 / 46 / 43   18 / 18 / 24 / 22    41 / 41 / 50 / 41
+ *   128->128 @16    39 / 39 / 44 / 39    41 / 40 / 43 / 42   18 / 16 / 17 / 17    39 / 39 / 44 / 39
+ *   256->256 @8     36 / 35 / 41 / 36    37 / 36 / 40 / 37   15 / 15 / 15 / 15    36 / 36 / 41 / 36
+ *   512->512 @4     30 / 31 / 44 / 30    36 / 31 / 42 / 37   15 / 15 / 17 / 14    30 / 31 / 44 / 30
+ *   64->128 s2      22 / 22 / 23 / 23    22 / 23 / 26 / 23   -                    22 / 22 / 23 / 23
+ *   16->16   @32    3.5/ 2.6/ 3.1/ 3.6   2.8/ 2.6/ 2.6/ 2.9  3.5/ 3.5/ 2.1/ 4.0   3.5/ 2.5/ 3.1/ 3.5
+ *   32->32   @16    2.4/ 2.4/ 2.7/ 2.4   2.5/ 2.4/ 2.6/ 2.5  1.4/ 1.4/ 1.6/ 1.9   2.4/ 2.4/ 2.7/ 2.4
+ *   64->64   @8     2.3/ 2.3/ 2.9/ 2.3   2.2/ 2.3/ 2.4/ 2.3  1.1/ 1.1/ 1.3/ 1.2   2.2/ 2.3/ 2.9/ 2.3
+ *
+ * oneDNN's own choice (convolution_auto) declines Winograd backward to thin weights, and takes
+ * NHWC kernels without Winograd as soon as a convolution has post-ops; hence the explicit choice.
+ * With few tiles Winograd drowns in transforming the weights, except where they are prepared once:
+ * 512->512 @4, batch 1, forward 2.1 against 0.26, folded 0.15 against 0.26.
+ */
+#include "backend/cpu/cpu.h"
+
+#include <assert.h>
+
+enum {
+    WINOGRAD_TILE = 4,       /* outputs per side */
+    WINOGRAD_MIN_TILES = 32, /* below, transforming weights costs more than it saves */
+    THIN = 16,               /* channels of one AVX-512 register */
+};
+
+bool cpu_is_conv(enum op op)
+{
+    return op == OP_CONV2D || op == OP_CONV2D_AFFINE || op == OP_CONV2D_D_SRC ||
+           op == OP_CONV2D_D_WEIGHTS;
+}
+
+enum conv_pass cpu_conv_pass(enum op op)
+{
+    switch (op) {
+    case OP_CONV2D_AFFINE:
+        return CONV_FOLDED;
+    case OP_CONV2D_D_SRC:
+        return CONV_BACK_SRC;
+    case OP_CONV2D_D_WEIGHTS:
+        return CONV_BACK_WEIGHTS;
+    default:
+        return CONV_FORWARD;
+    }
+}
+
+struct conv_operands cpu_conv_operands(const struct node *node)
+{
+    switch (node->op) {
+    case OP_CONV2D_D_SRC:
+        return (struct conv_operands){node->out[0], node->in[CONV_D_SRC_WEIGHTS],
+                                      node->in[CONV_D_SRC_D_DST]};
+    case OP_CONV2D_D_WEIGHTS:
+        return (struct conv_operands){node->in[CONV_D_WEIGHTS_SRC], node->out[0],
+                                      node->in[CONV_D_WEIGHTS_D_DST]};
+    default:
+        assert(cpu_is_conv(node->op));
+        return (struct conv_operands){node->in[CONV_SRC], node->in[CONV_WEIGHTS], node->out[0]};
+    }
+}
+
+struct conv_geometry cpu_conv_geometry(struct shape src, struct shape weights, struct shape dst,
+                                       const struct conv_attr *attr)
+{
+    return (struct conv_geometry){
+        .n = src.dim[0],
+        .c = src.dim[1],
+        .h = src.dim[2],
+        .w = src.dim[3],
+        .k = dst.dim[1],
+        .out_h = dst.dim[2],
+        .out_w = dst.dim[3],
+        .r = weights.dim[2],
+        .s = weights.dim[3],
+        .stride = attr->stride,
+        .pad = attr->pad,
+    };
+}
+
+/* All passes are asked the same question, so that they agree. */
+enum der_status cpu_conv_prefers(struct cpu_backend *be, const struct conv_geometry *geometry,
+                                 int64_t *src_block, int64_t *dst_block)
+{
+    struct conv_spec spec = {.pass = CONV_FORWARD,
+                             .geometry = *geometry,
+                             .src_block = BLOCK_ANY,
+                             .dst_block = BLOCK_ANY};
+    return shim_conv_layouts(be->shim, &spec, src_block, dst_block);
+}
+
+static bool wants_winograd(const struct conv_spec *spec, bool thin)
+{
+    const struct conv_geometry *g = &spec->geometry;
+    int64_t tiles = g->n * ((g->out_h + WINOGRAD_TILE - 1) / WINOGRAD_TILE) *
+                    ((g->out_w + WINOGRAD_TILE - 1) / WINOGRAD_TILE);
+    if (!shim_has_winograd() || g->c < THIN || g->k < THIN)
+        return false;
+    if (spec->pass == CONV_FOLDED)
+        return !thin;
+    return tiles >= WINOGRAD_MIN_TILES && (!thin || spec->pass == CONV_BACK_WEIGHTS);
+}
+
+int cpu_conv_choices(const struct conv_spec *spec, struct conv_spec choices[CONV_MAX_CHOICES])
+{
+    const struct conv_geometry *g = &spec->geometry;
+    bool is_body = g->r == 3 && g->s == 3 && g->stride == 1 && g->pad == 1;
+    bool thin = g->c <= THIN && g->k <= THIN;
+    bool one_block = spec->src_block == g->c && spec->dst_block == g->k && g->c > 1;
+    int n = 0;
+    if (is_body && wants_winograd(spec, thin)) {
+        choices[n] = *spec;
+        choices[n++].winograd = true;
+    }
+    if (is_body && one_block && spec->pass != CONV_BACK_SRC) {
+        choices[n] = *spec;
+        choices[n++].nhwc = true;
+    }
+    choices[n++] = *spec;
+    return n;
+}

@@ -1,0 +1,57 @@
+/*
+ * Views: lists of (sample, label) that say which part of a split is used and under which labels.
+ *
+ * A view owns nothing but its list. Labels are positions in the class order, so that the classes of
+ * step t are a range of labels whatever the set calls them.
+ */
+#ifndef DATA_VIEW_H
+#define DATA_VIEW_H
+
+#include "data/dataset.h"
+#include "data/order.h"
+
+struct view_item {
+    int64_t sample; /* position in the split */
+    int32_t label;  /* position of its class in the class order */
+};
+
+struct data_view {
+    struct der_ctx *ctx;
+    int64_t n;
+    struct view_item *items; /* [n] */
+};
+
+/* All views are made by these and freed with view_free. On failure *out is NULL. */
+
+/* n items without content, for callers that fill them in. */
+NODISCARD enum der_status view_new(struct der_ctx *ctx, int64_t n, struct data_view **out);
+void view_free(struct data_view *view);
+
+/* The samples of the classes learnt from `first` to `last` - 1, class by class in learning order,
+ * within a class by position in the split. `part` must have the classes of `order`. */
+NODISCARD enum der_status view_classes(struct der_ctx *ctx, const struct data_part *part,
+                                       const struct class_order *order, int first, int last,
+                                       struct data_view **out);
+
+/* The items of a, then those of b: D_t with M_t. */
+NODISCARD enum der_status view_union(struct der_ctx *ctx, const struct data_view *a,
+                                     const struct data_view *b, struct data_view **out);
+
+/* A class-balanced subset: of every label that occurs in the view the same number of samples,
+ * namely as many as the rarest label has, drawn without replacement. Which ones is a pure function
+ * of (seed, step, sample) and of what else the label has. Ordered by label, then as in the view. */
+NODISCARD enum der_status view_balanced(struct der_ctx *ctx, const struct data_view *view,
+                                        uint64_t seed, uint32_t step, struct data_view **out);
+
+/* Splits a view of whole classes into a part to train on and a held-out part: of a class with n
+ * samples round(share * n) are held out, but at least one and at most n - 1. Which ones is a pure
+ * function of (seed, class), whatever the order or the step; both parts keep the view's order.
+ * Fails on a label with a single sample. 0 < share < 1. */
+NODISCARD enum der_status view_holdout(struct der_ctx *ctx, const struct data_view *view,
+                                       double share, uint64_t seed, struct data_view **kept,
+                                       struct data_view **held);
+
+/* counts[l] = items with label l, for labels below n_labels; others are not counted. */
+void view_counts(const struct data_view *view, int64_t *counts, int n_labels);
+
+#endif

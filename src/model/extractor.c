@@ -1,0 +1,85 @@
+#include "model/extractor.h"
+
+enum der_status extractor_new(struct backend *be, const struct resnet_spec *spec,
+                              struct extractor **out)
+{
+    *out = NULL;
+    struct extractor *extractor = mem_zalloc(&be->ctx->mem, 1, sizeof *extractor);
+    if (!extractor)
+        return ctx_nomem(be->ctx);
+    extractor->be = be;
+    extractor->spec = *spec;
+    enum der_status status = param_set_new(be->ctx, &extractor->params);
+    if (status == DER_OK)
+        status = resnet_declare(spec, extractor->params);
+    if (status == DER_OK)
+        status = param_set_allocate(extractor->params, be);
+    if (status != DER_OK) {
+        extractor_free(extractor);
+        return status;
+    }
+    *out = extractor;
+    return DER_OK;
+}
+
+void extractor_free(struct extractor *extractor)
+{
+    if (!extractor)
+        return;
+    for (int i = 0; i < extractor->n_folded; i++)
+        program_free(extractor->folded[i].program);
+    param_set_free(extractor->params);
+    mem_free(&extractor->be->ctx->mem, extractor);
+}
+
+/* Describes, compiles and binds the parameters; the caller owns graph and use in either case. */
+static enum der_status compile_folded(struct extractor *extractor, struct graph *g,
+                                      struct param_use *use, struct folded *folded)
+{
+    const struct resnet_spec *spec = &extractor->spec;
+    struct shape image =
+        shape_4d(folded->batch, spec->in_channels, spec->height, spec->width);
+    TRY(graph_input(g, "image", DTYPE_F32, image, &folded->image));
+    TRY(params_attach(extractor->params, g, false, use));
+    struct resnet_io io = {.image = folded->image};
+    TRY(resnet_build(spec, g, use, &io, &folded->feature));
+    TRY(graph_expose(g, folded->feature));
+    TRY(graph_fuse(g));
+    TRY(program_compile(extractor->be, g, &folded->program));
+    return params_bind(use, folded->program);
+}
+
+enum der_status extractor_folded(struct extractor *extractor, int batch, const struct folded **out)
+{
+    *out = NULL;
+    for (int i = 0; i < extractor->n_folded; i++) {
+        if (extractor->folded[i].batch == batch) {
+            *out = &extractor->folded[i];
+            return DER_OK;
+        }
+    }
+    struct der_ctx *ctx = extractor->be->ctx;
+    if (extractor->n_folded == EXTRACTOR_MAX_FOLDED)
+        return ctx_fail(ctx, DER_STATE, "an extractor runs with at most %d batch sizes",
+                        EXTRACTOR_MAX_FOLDED);
+    struct folded folded = {.batch = batch};
+    struct param_use use = {0};
+    struct graph *g;
+    TRY(graph_new(ctx, &g));
+    enum der_status status = compile_folded(extractor, g, &use, &folded);
+    param_use_fini(&use);
+    graph_free(g);
+    if (status != DER_OK) {
+        program_free(folded.program);
+        return status;
+    }
+    extractor->folded[extractor->n_folded] = folded;
+    *out = &extractor->folded[extractor->n_folded++];
+    return DER_OK;
+}
+
+enum der_status folded_bind(const struct folded *folded, struct span image, struct span feature)
+{
+    TRY(program_bind(folded->program, folded->image, image));
+    return program_bind(folded->program, folded->feature, feature);
+}

@@ -1,0 +1,45 @@
+/*
+ * One feature extractor: a residual network with its parameters, and the folded programs that run it
+ * once it is frozen.
+ *
+ * A folded program maps an image batch to the extractor's columns of the feature matrix. It is
+ * compiled once per batch size and then serves every later step: when more extractors join and the
+ * matrix grows, only the binding of its result changes.
+ */
+#ifndef MODEL_EXTRACTOR_H
+#define MODEL_EXTRACTOR_H
+
+#include "model/resnet.h"
+
+struct folded {
+    int batch;
+    struct program *program;
+    int image;   /* external value [batch, in_channels, height, width] */
+    int feature; /* external value [batch, feature_dim] */
+};
+
+enum { EXTRACTOR_MAX_FOLDED = 8 }; /* batch sizes in use: training, its tail, evaluation, single images */
+
+struct extractor {
+    struct backend *be;
+    struct resnet_spec spec;
+    struct param_set *params;
+    struct folded folded[EXTRACTOR_MAX_FOLDED];
+    int n_folded;
+};
+
+/* Declares and allocates the parameters, all zero. */
+NODISCARD enum der_status extractor_new(struct backend *be, const struct resnet_spec *spec,
+                                        struct extractor **out);
+void extractor_free(struct extractor *extractor);
+
+/* The folded program for a batch size, compiled at the first call. Borrowed; it lives as long as the
+ * extractor. */
+NODISCARD enum der_status extractor_folded(struct extractor *extractor, int batch,
+                                           const struct folded **out);
+
+/* Says where a folded program reads images and writes features. */
+NODISCARD enum der_status folded_bind(const struct folded *folded, struct span image,
+                                      struct span feature);
+
+#endif
