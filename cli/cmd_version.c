@@ -21,6 +21,7 @@ enum exit_code cmd_version(int argc, char **argv)
     printf("der %s\n", info->version);
     printf("  %-10s %s, %s\n", "build", info->build_type, info->compiler);
     print_part("back ends", info->back_ends);
+    print_part("formats", info->formats);
     print_part("oneDNN", info->dnnl);
     print_part("OpenMP", info->openmp);
     print_part("CUDA", info->cuda);

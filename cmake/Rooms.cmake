@@ -43,9 +43,24 @@ if(TARGET room_backend_cpu)
     endif()
 endif()
 
+# Formats that the room data can read, and their libraries.
+set(data_libraries)
+set(data_formats)
+foreach(format ZLIB JPEG PNG)
+    set(DER_HAVE_${format} 0)
+    if(TARGET room_data AND ${format}_FOUND)
+        set(DER_HAVE_${format} 1)
+        list(APPEND data_libraries ${format}::${format})
+        list(APPEND data_formats ${format})
+    endif()
+endforeach()
+if(TARGET room_data)
+    target_link_libraries(room_data PRIVATE ${data_libraries})
+endif()
+
 # What the library needs at link time, for the shared and the static form alike.
 add_library(der_link INTERFACE)
-target_link_libraries(der_link INTERFACE Threads::Threads m)
+target_link_libraries(der_link INTERFACE Threads::Threads m ${data_libraries})
 if(cpu_built)
     target_link_libraries(der_link INTERFACE DNNL::dnnl)
     if(DER_OPENMP)
@@ -70,7 +85,7 @@ add_library(der_static STATIC EXCLUDE_FROM_ALL ${room_objects})
 target_include_directories(der_static INTERFACE include src ${generated_dir})
 target_link_libraries(der_static PUBLIC der_link)
 
-# der_build.h: what api/ shows as der_build_info() and what graph/registry.c decides on.
+# der_build.h: what api/ shows as der_build_info(), graph/registry.c and data/ decide on.
 # Defined to 0 or 1, never left out, so that -Wundef catches a spelling mistake.
 set(DER_HAVE_DNNL 0)
 set(DER_HAVE_OPENMP 0)
@@ -84,6 +99,8 @@ if(cpu_built)
     endif()
 endif()
 string(REPLACE ";" ", " DER_BUILD_BACK_ENDS "${der_back_ends}")
+string(REPLACE ";" ", " DER_BUILD_FORMATS "${data_formats}")
+string(REPLACE "ZLIB" "gzip" DER_BUILD_FORMATS "${DER_BUILD_FORMATS}")
 string(TOLOWER ${CMAKE_BUILD_TYPE} DER_BUILD_TYPE)
 set(DER_BUILD_COMPILER "${CMAKE_C_COMPILER_ID} ${CMAKE_C_COMPILER_VERSION}")
 configure_file(cmake/der_build.h.in ${generated_dir}/der_build.h @ONLY)

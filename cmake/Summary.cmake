@@ -18,6 +18,7 @@ foreach(line
         "  build      ${CMAKE_BUILD_TYPE}, ${DER_BUILD_COMPILER}, warnings as errors ${DER_WERROR}"
         "  sanitizer  ${DER_SANITIZE}"
         "  back ends  ${DER_BUILD_BACK_ENDS}"
+        "  formats    ${DER_BUILD_FORMATS}"
         "  cpu        ${cpu_note}"
         "  OpenMP     ${openmp_note}"
         "  cuda       ${cuda_note}"

@@ -30,6 +30,7 @@ declare -A vendor=(
     ['dnnl|oneapi/']="backend/cpu"
     ['omp\.h']="backend/cpu"
     ['cuda|cublas|cudnn|nccl']="backend/cuda dist"
+    ['zlib\.h|jpeglib\.h|png\.h']="data"
     ['mpi\.h']="dist"
 )
 
@@ -86,8 +87,8 @@ check_room() { # FILE WHERE ROOM TARGET
     target_room=$(room_of "$4")
     case $4 in
     der_build.h)
-        [[ $3 == api || $1 == src/graph/registry.c || $1 == *_test.c ]] ||
-            complain "$2" "der_build.h is for api and graph/registry.c"
+        [[ $3 == api || $3 == data || $1 == src/graph/registry.c || $1 == *_test.c ]] ||
+            complain "$2" "der_build.h is for api, data and graph/registry.c"
         return
         ;;
     support/*)

@@ -14,6 +14,8 @@ import tempfile
 import numpy as np
 from PIL import Image, ImageEnhance
 
+from data_order import augment_draw, augment_tries, epoch_order, rng_at
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = os.path.join(HERE, "..", "tests", "data", "fixtures", "augment")
 
@@ -234,7 +236,36 @@ def herding(folder):
     out.close()
 
 
-PARTS = (resample, pad_crop, brightness, regions, test_transforms, orders, herding)
+def shuffles(folder):
+    """seed epoch n -> int32 [n]: the order of an epoch."""
+    assert [hex(v) for v in rng_at(0, 0, 0, 0)] == ["0x6627e8d5", "0xe169c58d", "0xbc57ac4c", "0x9b00dbd8"]
+    out = Output(folder, "shuffles")
+    for seed, epoch, n in [(1993, 2, 10), (1, 0, 101), (2**63 + 5, 169, 64), (7, 4294967295, 2), (3, 1, 1)]:
+        out.add(seed % 2**64 - (2**64 if seed >= 2**63 else 0), epoch, n,
+                data=np.asarray(epoch_order(seed, epoch, n), "<i4").tobytes())
+    out.close()
+
+
+def draws(folder):
+    """seed epoch sample -> 3 + 1 + 40 words: y, x, flip, bits of the factor (63/255), the tries."""
+    out = Output(folder, "draws")
+    for seed, epoch, sample in [(0, 0, 0), (1993, 5, 49999), (2**40 + 1, 169, 7), (1, 2**32 - 1, 1281166)]:
+        y, x, flip, factor = augment_draw(seed, epoch, sample, 63 / 255)
+        bits = struct.unpack("<I", struct.pack("<f", factor))[0]
+        out.add(seed, epoch, sample, data=np.asarray([y, x, flip, bits], "<u4").tobytes() +
+                augment_tries(seed, epoch, sample).astype("<u4").tobytes())
+    out.close()
+
+
+def files(folder):
+    """Image files for the loader's tests; the PNG files hold the pictures of test_transforms."""
+    for name, height, width, seed in [("a.png", 50, 67, 1), ("b.png", 20, 21, 2)]:
+        to_image(picture(height, width, 3, seed)).save(os.path.join(folder, name), optimize=True)
+    for name, height, width, seed in [("c.jpg", 60, 80, 3), ("d.jpg", 100, 75, 4), ("e.jpg", 40, 40, 5)]:
+        to_image(picture(height, width, 3, seed)).save(os.path.join(folder, name), quality=70)
+
+
+PARTS = (files, shuffles, draws, resample, pad_crop, brightness, regions, test_transforms, orders, herding)
 
 
 def write_all(folder):

@@ -113,11 +113,13 @@ run_groups() {
 }
 
 test_dnnl3() {
-    if [ "${CI:-false}" != true ] && ! tools/fetch_dnnl3.sh build/deps/dnnl3 >"$logs/fetch.log" 2>&1; then
-        skip "oneDNN 3.x" "it could not be downloaded ($logs/fetch.log)"
+    local fetch=(tools/fetch_dnnl3.sh build/deps/dnnl3)
+    if [ "${CI:-false}" = true ]; then
+        step "fetch oneDNN 3.x" "${fetch[@]}" || return
+    elif ! "${fetch[@]}" >"$logs/fetch.log" 2>&1; then
+        skip "oneDNN 3.x" "it could not be downloaded, see $logs/fetch.log"
         return
     fi
-    step "fetch oneDNN 3.x" tools/fetch_dnnl3.sh build/deps/dnnl3 || return
     build dnnl3 && run_groups dnnl3 -LE '^slow$'
 }
 

@@ -18,6 +18,7 @@ struct der_build_info {
     const char *build_type; /* "release", "debug" */
     const char *compiler;   /* name and version of the C compiler */
     const char *back_ends;  /* names of the back ends, separated by ", " */
+    const char *formats;    /* optional file formats of data sets, separated by ", " */
     const char *dnnl;       /* version of the oneDNN headers; "" when not built in */
     const char *openmp;     /* version of OpenMP; "" when not built in */
     const char *cuda;       /* version of the CUDA toolkit; "" when not built in */

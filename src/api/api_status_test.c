@@ -64,6 +64,7 @@ static void test_build_record_is_complete(void **state)
     assert_ptr_equal(info->version, der_version());
     assert_true(strlen(info->compiler) > 0 && strlen(info->build_type) > 0);
     assert_non_null(info->back_ends);
+    assert_non_null(info->formats);
     assert_non_null(info->dnnl);
     assert_non_null(info->openmp);
     assert_non_null(info->cuda);

@@ -10,6 +10,7 @@ static const struct der_build_info build_info = {
     .build_type = DER_BUILD_TYPE,
     .compiler = DER_BUILD_COMPILER,
     .back_ends = DER_BUILD_BACK_ENDS,
+    .formats = DER_BUILD_FORMATS,
     .dnnl = DER_BUILD_DNNL,
     .openmp = DER_BUILD_OPENMP,
     .cuda = DER_BUILD_CUDA,

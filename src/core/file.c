@@ -100,8 +100,7 @@ enum der_status file_read(struct mem *mem, const struct file_io *io, const char 
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return fault_errno(fault, "cannot open", path, errno);
-    enum der_status status =
-        read_open(mem, io ? io : &plain_io, fd, path, max_bytes, bytes, fault);
+    enum der_status status = read_open(mem, io ? io : &plain_io, fd, path, max_bytes, bytes, fault);
     (void)close(fd);
     return status;
 }

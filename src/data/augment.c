@@ -237,24 +237,42 @@ struct augment_source augment_full_size(struct image_view image)
 
 /* ---- pixels ---------------------------------------------------------------------------------- */
 
-/* One row of the result: pixel i is column x + i of the source row, or black outside of it. A
- * flipped row is written from its end. */
+/* dst[i] = table[src[i * stride]], backwards when flipped. The usual strides are spelt out, since
+ * compilers make better loops of constants. */
+static void look_up(float *dst, int n, const uint8_t *src, ptrdiff_t stride, bool flip,
+                    const float *table)
+{
+    if (flip && stride == 1)
+        for (int i = 0; i < n; i++)
+            dst[n - 1 - i] = table[src[i]];
+    else if (stride == 1)
+        for (int i = 0; i < n; i++)
+            dst[i] = table[src[i]];
+    else
+        for (int i = 0; i < n; i++)
+            dst[flip ? n - 1 - i : i] = table[src[i * stride]];
+}
+
+static void fill(float *dst, int n, float value)
+{
+    for (int i = 0; i < n; i++)
+        dst[i] = value;
+}
+
+/* One row of the result: pixel i is column x + i of the source row, or black outside of it. */
 static void map_row(float *dst, int width, const uint8_t *row, ptrdiff_t stride, int row_width,
                     int x, bool flip, const float *table)
 {
     int begin = x < 0 ? -x : 0;
     int end = row_width - x < width ? row_width - x : width;
-    ptrdiff_t step = flip ? -1 : 1;
-    float *out = flip ? dst + width - 1 : dst;
-    if (end < begin)
-        begin = end = width;
-    for (int i = 0; i < begin; i++, out += step)
-        *out = table[0];
-    const uint8_t *pixel = row + (x + begin) * stride;
-    for (int i = begin; i < end; i++, out += step, pixel += stride)
-        *out = table[*pixel];
-    for (int i = end; i < width; i++, out += step)
-        *out = table[0];
+    if (end <= begin) {
+        fill(dst, width, table[0]);
+        return;
+    }
+    int left = flip ? width - end : begin;
+    fill(dst, left, table[0]);
+    look_up(dst + left, end - begin, row + (x + begin) * stride, stride, flip, table);
+    fill(dst + left + end - begin, width - left - (end - begin), table[0]);
 }
 
 /* dst [channels][height][width] from the rectangle of the image that begins at (y, x). */

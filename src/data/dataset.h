@@ -33,13 +33,13 @@ struct data_part {
 
 struct dataset {
     struct der_ctx *ctx;
-    struct arena arena;  /* names and paths */
-    const char *kind;    /* "cifar100", "cifar10", "idx", "folder", "imagenet", "synth" */
-    char *path;          /* as the user gave it */
-    int channels;        /* 1 or 3; files are converted to it */
-    int height, width;   /* of every image; 0 when files differ in size */
+    struct arena arena; /* names and paths */
+    const char *kind;   /* "cifar100", "cifar10", "idx", "folder", "imagenet", "synth" */
+    char *path;         /* as the user gave it */
+    int channels;       /* 1 or 3; files are converted to it */
+    int height, width;  /* of every image; 0 when files differ in size */
     int n_classes;
-    char **class_names;  /* [n_classes] */
+    char **class_names; /* [n_classes] */
     struct data_part part[DATA_SPLITS];
 };
 

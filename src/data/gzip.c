@@ -9,6 +9,7 @@ bool gzip_detect(const uint8_t *data, size_t size)
 
 #if DER_HAVE_ZLIB
 
+#define ZLIB_CONST /* next_in points to const */
 #include <limits.h>
 #include <zlib.h>
 

@@ -103,7 +103,8 @@ static enum der_status read_images(struct dataset *set, enum data_split split,
         return ctx_fail(set->ctx, DER_FORMAT, "%s: %u images of %u x %u pixels, want 1..%d a side",
                         name, (unsigned)n, (unsigned)height, (unsigned)width, (int)SIDE_MAX);
     if (set->height != 0 && (set->height != (int)height || set->width != (int)width))
-        return ctx_fail(set->ctx, DER_FORMAT, "%s: images of %u x %u pixels, want %d x %d as in "
+        return ctx_fail(set->ctx, DER_FORMAT,
+                        "%s: images of %u x %u pixels, want %d x %d as in "
                         "training",
                         name, (unsigned)height, (unsigned)width, set->height, set->width);
     if (!size_mul(n, (size_t)height * width, &bytes) || !plausible(stream, bytes))

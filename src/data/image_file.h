@@ -13,9 +13,9 @@
 #include "data/dataset.h"
 
 enum {
-    IMAGE_SIDE_MAX = 65535,      /* largest height and width */
-    IMAGE_PIXELS_MAX = 1 << 28,  /* largest height * width */
-    IMAGE_SCALE_FULL = 8,        /* image_decode: every pixel */
+    IMAGE_SIDE_MAX = 65535,     /* largest height and width */
+    IMAGE_PIXELS_MAX = 1 << 28, /* largest height * width */
+    IMAGE_SCALE_FULL = 8,       /* image_decode: every pixel */
 };
 
 enum image_format { IMAGE_JPEG, IMAGE_PNG };
@@ -28,18 +28,18 @@ struct image_info {
 
 struct image_decoder {
     struct mem *mem;
-    const struct file_io *io;   /* NULL: read(2) */
-    size_t max_pixels;          /* IMAGE_PIXELS_MAX unless lowered */
-    struct file_bytes file;     /* the latest file that was read */
-    struct image_info info;     /* of the loaded image */
-    const char *name;           /* of the loaded image, for messages; borrowed */
-    const uint8_t *encoded;     /* the encoded image: in `file`, or the bytes that were given */
-    size_t encoded_size;        /* bytes */
-    uint8_t *pixels;            /* decoded, interleaved */
-    size_t pixels_capacity;     /* bytes */
-    uint8_t *turned;            /* the same after the EXIF orientation */
-    size_t turned_capacity;     /* bytes */
-    struct fault fault;         /* the latest failure */
+    const struct file_io *io; /* NULL: read(2) */
+    size_t max_pixels;        /* IMAGE_PIXELS_MAX unless lowered */
+    struct file_bytes file;   /* the latest file that was read */
+    struct image_info info;   /* of the loaded image */
+    const char *name;         /* of the loaded image, for messages; borrowed */
+    const uint8_t *encoded;   /* the encoded image: in `file`, or the bytes that were given */
+    size_t encoded_size;      /* bytes */
+    uint8_t *pixels;          /* decoded, interleaved */
+    size_t pixels_capacity;   /* bytes */
+    uint8_t *turned;          /* the same after the EXIF orientation */
+    size_t turned_capacity;   /* bytes */
+    struct fault fault;       /* the latest failure */
 };
 
 /* Takes no memory yet. */
@@ -56,8 +56,8 @@ NODISCARD enum der_status image_load_bytes(struct image_decoder *decoder, const 
 /* Smallest scale (in eighths) at which a crop of crop_height x crop_width pixels of the full image
  * still has at least want_height x want_width: 1, 2, 4 or 8, for which libjpeg-turbo has fast
  * code. Always IMAGE_SCALE_FULL for PNG. */
-int image_scale_for(const struct image_info *info, int crop_height, int crop_width,
-                    int want_height, int want_width);
+int image_scale_for(const struct image_info *info, int crop_height, int crop_width, int want_height,
+                    int want_width);
 
 /* Decodes the loaded image to 1 (grey) or 3 (RGB) interleaved channels. At `scale` eighths the
  * image has ceil(side * scale / 8) rows and columns; scale must be IMAGE_SCALE_FULL for PNG. The

@@ -1,7 +1,7 @@
 #include "data/loader.h"
 
 #include "core/ring.h"
-#include "data/image_file.h"
+#include "data/row.h"
 #include "data/sampler.h"
 
 #include <assert.h>
@@ -33,8 +33,7 @@ struct worker {
     struct loader *loader;
     pthread_t thread;
     bool is_running;
-    struct image_decoder decoder;
-    struct resample work;
+    struct row_tools tools;
 };
 
 /* Work flows round: the consumer pushes chunks of a free slot into `jobs`; the worker that finishes
@@ -43,10 +42,9 @@ struct worker {
 struct loader {
     struct der_ctx *ctx;
     struct loader_options options;
-    struct augment augment;
+    struct row_source source;
     struct sampler sampler;
     size_t image_floats;      /* of one row */
-    uint32_t epoch;
     int64_t first, next;      /* batches: where the epoch was entered, what comes next */
     int64_t next_issue;       /* batch that the next free slot gets */
     bool is_broken;           /* a batch failed; the epoch is over */
@@ -63,48 +61,16 @@ struct loader {
     int64_t n_bad;
 };
 
-/* ---- one row --------------------------------------------------------------------------------- */
-
-/* Decodes a file as far as its augmentation needs it. */
-static enum der_status load_file(const struct loader *loader, struct image_decoder *decoder,
-                                 const char *path, const struct augment_draw *draw,
-                                 struct augment_source *source)
-{
-    const struct augment_spec *spec = &loader->augment.spec;
-    TRY(image_load(decoder, path));
-    const struct image_info *info = &decoder->info;
-    if (!augment_fits(spec, info->height, info->width))
-        return fault_set(&decoder->fault, DER_SHAPE,
-                         "%s: the image is %dx%d, the augmentation makes %dx%d without resizing",
-                         path, info->height, info->width, spec->height, spec->width);
-    int scale = IMAGE_SCALE_FULL;
-    if (spec->scaled_decode) {
-        struct augment_region region = augment_region(spec, draw, info->height, info->width);
-        scale = image_scale_for(info, region.height, region.width, region.to_height,
-                                region.to_width);
-    }
-    *source = (struct augment_source){.height = info->height, .width = info->width, .scale = scale};
-    return image_decode(decoder, spec->channels, scale, &source->image);
-}
+/* ---- workers --------------------------------------------------------------------------------- */
 
 static enum der_status fill_row(struct worker *worker, struct slot *slot, int row)
 {
     const struct loader *loader = worker->loader;
-    const struct loader_options *options = &loader->options;
-    const struct data_part *part = &options->set->part[options->split];
-    struct view_item item = options->view->items[slot->items[row]];
+    struct view_item item = loader->options.view->items[slot->items[row]];
     slot->batch.labels[row] = item.label;
     slot->batch.samples[row] = item.sample;
-
-    struct augment_draw draw =
-        augment_draw(&loader->augment.spec, options->seed, loader->epoch, item.sample);
-    struct augment_source source;
-    if (part->pixels)
-        source = augment_full_size(dataset_view(options->set, options->split, item.sample));
-    else
-        TRY(load_file(loader, &worker->decoder, part->files[item.sample], &draw, &source));
-    return augment_apply(&loader->augment, &draw, &source, &worker->work,
-                         slot->batch.images + (size_t)row * loader->image_floats);
+    return row_make(&loader->source, &worker->tools, item.sample,
+                    slot->batch.images + (size_t)row * loader->image_floats);
 }
 
 static void fill_chunk(struct worker *worker, const struct chunk *chunk)
@@ -115,7 +81,7 @@ static void fill_chunk(struct worker *worker, const struct chunk *chunk)
             return;
         slot->status[row] = fill_row(worker, slot, row);
         if (slot->status[row] != DER_OK)
-            slot->faults[row] = worker->decoder.fault;
+            slot->faults[row] = worker->tools.decoder.fault;
     }
 }
 
@@ -352,9 +318,7 @@ static enum der_status loader_alloc(struct loader *loader)
     for (int i = 0; i < loader->n_workers; i++) {
         struct worker *worker = &loader->workers[i];
         worker->loader = loader;
-        worker->work.mem = &ctx->mem;
-        image_decoder_init(&worker->decoder, &ctx->mem);
-        worker->decoder.io = options->io;
+        row_tools_init(&worker->tools, &ctx->mem, options->io);
     }
     for (int i = 0; i < loader->n_slots; i++)
         if (!slot_init(&ctx->mem, &loader->slots[i], (size_t)options->batch, loader->image_floats))
@@ -375,6 +339,9 @@ enum der_status loader_new(struct der_ctx *ctx, const struct loader_options *opt
         return ctx_nomem(ctx);
     loader->ctx = ctx;
     loader->options = *options;
+    loader->source.set = options->set;
+    loader->source.split = options->split;
+    loader->source.seed = options->seed;
     loader->sampler.mem = &ctx->mem;
     atomic_init(&loader->hurry, false);
     atomic_init(&loader->is_cancelled, false);
@@ -384,7 +351,7 @@ enum der_status loader_new(struct der_ctx *ctx, const struct loader_options *opt
                                                : LOADER_BUFFERS;
     loader->image_floats = (size_t)options->augment->channels * (size_t)options->augment->height *
                            (size_t)options->augment->width;
-    enum der_status status = augment_init(ctx, options->augment, &loader->augment);
+    enum der_status status = augment_init(ctx, options->augment, &loader->source.augment);
     if (status == DER_OK)
         status = loader_alloc(loader);
     if (status == DER_OK)
@@ -393,7 +360,6 @@ enum der_status loader_new(struct der_ctx *ctx, const struct loader_options *opt
         loader_free(loader);
         return status;
     }
-    loader->options.augment = &loader->augment.spec;
     loader->next = sampler_batches(&loader->sampler); /* no epoch has begun */
     *out = loader;
     return DER_OK;
@@ -413,10 +379,8 @@ void loader_free(struct loader *loader)
         struct worker *worker = &loader->workers[i];
         if (worker->is_running)
             pthread_join(worker->thread, NULL);
-        if (worker->loader) {
-            image_decoder_fini(&worker->decoder);
-            resample_fini(&worker->work);
-        }
+        if (worker->loader)
+            row_tools_fini(&worker->tools);
     }
     ring_fini(&loader->done);
     ring_fini(&loader->jobs);
@@ -458,7 +422,7 @@ enum der_status loader_start(struct loader *loader, uint32_t epoch, int64_t firs
     if (atomic_load(&loader->is_cancelled))
         return ctx_fail(loader->ctx, DER_CANCELLED, "loading was cancelled");
     sampler_epoch(&loader->sampler, loader->options.seed, epoch);
-    loader->epoch = epoch;
+    loader->source.epoch = epoch;
     loader->first = first_batch;
     loader->next = first_batch;
     loader->next_issue = first_batch;

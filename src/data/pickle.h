@@ -26,13 +26,13 @@ enum pickle_type {
 /* Values and items are numbers: places in the tables below. Item 0 is none. */
 struct pickle_value {
     enum pickle_type type;
-    bool fortran;       /* PICKLE_ARRAY: columns lie together, not rows */
-    int64_t integer;    /* PICKLE_INT; PICKLE_NAME: which one */
-    const uint8_t *text; /* PICKLE_STRING, PICKLE_ARRAY: the bytes, not ended by a zero */
-    size_t size;        /* of text, in bytes */
-    int64_t shape[2];   /* PICKLE_ARRAY */
+    bool fortran;         /* PICKLE_ARRAY: columns lie together, not rows */
+    int64_t integer;      /* PICKLE_INT; PICKLE_NAME: which one */
+    const uint8_t *text;  /* PICKLE_STRING, PICKLE_ARRAY: the bytes, not ended by a zero */
+    size_t size;          /* of text, in bytes */
+    int64_t shape[2];     /* PICKLE_ARRAY */
     uint32_t first, last; /* containers: items */
-    uint32_t n_items;   /* containers */
+    uint32_t n_items;     /* containers */
 };
 
 struct pickle_item {

@@ -127,8 +127,8 @@ enum der_status reader_check_names(struct dataset *set, const char *where)
     enum der_status status = DER_OK;
     for (size_t i = 1; i < n && status == DER_OK; i++)
         if (strcmp(sorted[i - 1], sorted[i]) == 0)
-            status = ctx_fail(set->ctx, DER_FORMAT, "%s: class '%s' appears twice", where,
-                              sorted[i]);
+            status =
+                ctx_fail(set->ctx, DER_FORMAT, "%s: class '%s' appears twice", where, sorted[i]);
     mem_free(&set->ctx->mem, sorted);
     return status;
 }

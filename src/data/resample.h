@@ -30,13 +30,15 @@ struct resample_weights {
 struct resample {
     struct mem *mem;
     struct resample_weights across, down;
-    uint8_t *middle; /* [channels][source rows needed][result width] */
-    uint8_t *result; /* [channels][result height][result width] */
-    int32_t *sums;   /* [result width] */
-    size_t middle_bytes, result_bytes, sums_bytes;
+    uint8_t *columns;  /* [source columns needed][channels][source rows needed, rounded up] */
+    uint8_t *narrowed; /* [result columns][channels][source rows needed, rounded up] */
+    uint8_t *rows;     /* [source rows needed][result columns, rounded up], of one channel */
+    uint8_t *result;   /* [channels][result rows][result columns, rounded up] */
+    size_t columns_bytes, narrowed_bytes, rows_bytes, result_bytes;
 };
 
-/* Resizes; *out is a planar view of memory that belongs to `work`, borrowed until the next call.
+/* Resizes an image whose channels are interleaved without gaps, or planes whose rows have none.
+ * *out is a planar view of memory that belongs to `work`, borrowed until the next call.
  * DER_NOMEM is the only failure, and it leaves the message to the caller. */
 NODISCARD enum der_status resample_apply(struct resample *work, const struct image_view *src,
                                          const struct resample_axis *across,

@@ -36,6 +36,15 @@ static enum der_status refuse(struct graph *g, enum op op, int a, int b, const c
                     shape_text(shape_of(g, b), text_b), why);
 }
 
+/* Labels and other integers are no operands of these ops. */
+static enum der_status check_floats(struct graph *g, enum op op, const int *in, int n_in)
+{
+    for (int i = 0; i < n_in; i++)
+        if (in[i] != NO_VALUE && g->values[in[i]].dtype != DTYPE_F32)
+            return refuse(g, op, in[i], NO_VALUE, "floating-point numbers are wanted");
+    return DER_OK;
+}
+
 /* A temporary named after the op and its first operand. */
 static enum der_status add_temp(struct graph *g, enum op op, int like, enum dtype dtype,
                                 struct shape shape, int *out)
@@ -51,6 +60,7 @@ static enum der_status add_temp(struct graph *g, enum op op, int like, enum dtyp
 static enum der_status append(struct graph *g, enum op op, const int *in, int n_in,
                               struct shape shape, const union op_attr *attr, int *dst)
 {
+    TRY(check_floats(g, op, in, n_in));
     TRY(add_temp(g, op, in[0], DTYPE_F32, shape, dst));
     return graph_add_node(g, op, in, n_in, dst, 1, attr);
 }
@@ -99,6 +109,7 @@ enum der_status graph_batchnorm(struct graph *g, int src, const struct batchnorm
                                    .training = training}};
     int in[BN_N_IN] = {src, vectors[0], vectors[1], vectors[2], vectors[3], NO_VALUE, NO_VALUE};
     int out[BN_N_OUT];
+    TRY(check_floats(g, OP_BATCHNORM, in, BN_N_IN));
     TRY(add_temp(g, OP_BATCHNORM, src, DTYPE_F32, x, &out[BN_DST]));
     TRY(add_temp(g, OP_BATCHNORM, params->running_mean, DTYPE_F32, shape_1d(x.dim[1]),
                  &out[BN_MEAN]));
@@ -150,6 +161,7 @@ enum der_status graph_maxpool(struct graph *g, int src, int kernel, int stride, 
     struct shape y = shape_4d(x.dim[0], x.dim[1], window_count(x.dim[2], kernel, stride, pad),
                               window_count(x.dim[3], kernel, stride, pad));
     int out[2];
+    TRY(check_floats(g, OP_MAXPOOL, &src, 1));
     TRY(add_temp(g, OP_MAXPOOL, src, DTYPE_F32, y, &out[0]));
     TRY(add_temp(g, OP_MAXPOOL, src, DTYPE_I32, y, &out[1]));
     TRY(graph_add_node(g, OP_MAXPOOL, &src, 1, out, 2, &attr));
@@ -180,6 +192,7 @@ enum der_status graph_join(struct graph *g, int part, int matrix, int64_t col, i
         return refuse(g, OP_JOIN, part, matrix,
                       "the part must be a fresh result of avgpool, the matrix an input");
 
+    TRY(check_floats(g, OP_JOIN, &matrix, 1));
     TRY(add_temp(g, OP_JOIN, matrix, DTYPE_F32, m, dst));
     union op_attr attr = {.columns = {.first = col, .count = p.dim[1]}};
     TRY(graph_add_node(g, OP_JOIN, (int[]){part, matrix}, 2, dst, 1, &attr));
@@ -216,6 +229,7 @@ enum der_status graph_l2norm(struct graph *g, int src, int *dst)
         return refuse(g, OP_L2NORM, src, NO_VALUE, "a matrix is wanted");
     union op_attr attr = {.eps = L2NORM_EPS};
     int out[2];
+    TRY(check_floats(g, OP_L2NORM, &src, 1));
     TRY(add_temp(g, OP_L2NORM, src, DTYPE_F32, x, &out[0]));
     TRY(add_temp(g, OP_L2NORM, src, DTYPE_F32, shape_1d(x.dim[0]), &out[1]));
     TRY(graph_add_node(g, OP_L2NORM, &src, 1, out, 2, &attr));
@@ -238,6 +252,7 @@ enum der_status graph_mask_gate(struct graph *g, int s, const int *e, int n,
         in[1 + i] = e[i];
         TRY(add_temp(g, OP_MASK_GATE, e[i], DTYPE_F32, shape_of(g, e[i]), &m[i]));
     }
+    TRY(check_floats(g, OP_MASK_GATE, in, n + 1));
     union op_attr attr = {.mask = {.gradient = gradient, .s_max = s_max}};
     return graph_add_node(g, OP_MASK_GATE, in, n + 1, m, n, &attr);
 }

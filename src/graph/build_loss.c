@@ -34,6 +34,11 @@ static enum der_status add_named(struct graph *g, enum op op, int like, const ch
 static enum der_status append_loss(struct graph *g, enum op op, const int *in, int n_in, int scores,
                                    const union op_attr *attr, int *loss)
 {
+    bool has_labels = op != OP_DISTILL && op != OP_COSINE_LOSS;
+    for (int i = 0; i < n_in; i++)
+        if (in[i] != NO_VALUE && !(has_labels && i == LOSS_LABELS) &&
+            g->values[in[i]].dtype != DTYPE_F32)
+            return refuse(g, op, in[i], "floating-point numbers are wanted");
     TRY(add_named(g, op, scores, "", shape_1d(1), VALUE_EXTERNAL, loss));
     return graph_add_node(g, op, in, n_in, (int[]){*loss, NO_VALUE}, 2, attr);
 }
@@ -149,6 +154,8 @@ enum der_status graph_rank(struct graph *g, int logits, int labels, int64_t firs
     TRY(check_scores(g, OP_RANK, logits, NO_VALUE));
     TRY(check_labels(g, OP_RANK, logits, labels));
     TRY(check_columns(g, OP_RANK, logits, first, &count));
+    if (g->values[logits].dtype != DTYPE_F32)
+        return refuse(g, OP_RANK, logits, "floating-point numbers are wanted");
     char *name = arena_printf(&g->arena, "%s.rank", g->values[logits].name);
     if (!name)
         return ctx_nomem(g->ctx);
@@ -169,6 +176,11 @@ enum der_status graph_mask_sparsity(struct graph *g, int weight, const int *m, i
     memcpy(copy, layers, (size_t)n_layers * sizeof *copy);
 
     double total = 0.0;
+    for (int i = 0; i < n; i++)
+        if (shape_of(g, m[i]).rank != 1 || g->values[m[i]].dtype != DTYPE_F32)
+            return refuse(g, OP_MASK_SPARSITY, m[i], "a vector of floating-point numbers is wanted");
+    if (!shape_equal(shape_of(g, weight), shape_1d(1)) || g->values[weight].dtype != DTYPE_F32)
+        return refuse(g, OP_MASK_SPARSITY, weight, "a loss weight is a single number");
     for (int i = 0; i < n_layers; i++) {
         assert(layers[i].in_mask < n && layers[i].out_mask >= 0 && layers[i].out_mask < n);
         int64_t c_in = layers[i].in_mask < 0 ? layers[i].in_channels

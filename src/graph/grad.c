@@ -418,6 +418,9 @@ enum der_status graph_backward(struct graph *g)
 enum der_status graph_sgd(struct graph *g, const int *params, int n, int lr,
                           const struct sgd_attr *sgd, int *velocity)
 {
+    if (!shape_equal(g->values[lr].shape, shape_1d(1)) || g->values[lr].dtype != DTYPE_F32)
+        return ctx_fail(g->ctx, DER_SHAPE, "the learning rate '%s' is not a single number",
+                        g->values[lr].name);
     int *in = arena_zalloc(&g->arena, 3 * (size_t)n + 1, sizeof *in);
     if (!in)
         return ctx_nomem(g->ctx);

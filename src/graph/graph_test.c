@@ -130,6 +130,22 @@ static void test_losses_check_labels_and_ranges(void **state)
     assert_true(g->nodes[0].attr.loss.temperature == 1.0f);
 }
 
+static void test_integers_are_refused_where_floats_are_wanted(void **state)
+{
+    struct fixture *f = *state;
+    struct graph *g = f->g;
+    int labels;
+    int z = input(g, "z", shape_2d(4, 6));
+    int out;
+    OK(graph_input(g, "labels", DTYPE_I32, shape_2d(4, 6), &labels));
+    assert_int_equal(graph_relu(g, labels, &out), DER_SHAPE);
+    assert_int_equal(graph_add(g, z, labels, &out), DER_SHAPE);
+    assert_int_equal(graph_l2norm(g, labels, &out), DER_SHAPE);
+    assert_int_equal(graph_cosine_loss(g, z, labels, input(g, "w", shape_1d(1)), &out), DER_SHAPE);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "'labels'"));
+    assert_int_equal(g->n_nodes, 0);
+}
+
 static void test_batchnorm_takes_in_mask_residual_and_relu(void **state)
 {
     struct graph *g = ((struct fixture *)*state)->g;
@@ -339,6 +355,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_misfits_are_refused_with_names_and_shapes),
         TEST(test_losses_check_labels_and_ranges),
+        TEST(test_integers_are_refused_where_floats_are_wanted),
         TEST(test_batchnorm_takes_in_mask_residual_and_relu),
         TEST(test_two_branches_fuse_once_and_in_order),
         TEST(test_values_that_others_see_are_not_fused_away),

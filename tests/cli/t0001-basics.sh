@@ -17,7 +17,7 @@ check "help of a command shows its usage" grep -qx 'usage: der version' out
 expect_code 0 "der --version succeeds" "$DER" --version
 cp out version.txt
 check "the first line is name and version" grep -Eqx 'der [0-9]+\.[0-9]+\.[0-9]+' version.txt
-for part in build 'back ends' oneDNN OpenMP CUDA; do
+for part in build 'back ends' formats oneDNN OpenMP CUDA; do
     check "version tells about $part" grep -q "^  $part " version.txt
 done
 

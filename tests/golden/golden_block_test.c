@@ -28,7 +28,7 @@ struct block {
 static const struct golden_tensor *block_tensor(const struct block *b, const char *prefix,
                                                 const char *key)
 {
-    char name[NAME_MAX_CHARS];
+    char name[2 * NAME_MAX_CHARS];
     (void)snprintf(name, sizeof name, "%s/%s%s", b->name, prefix, key);
     return golden_find(b->file, name);
 }

@@ -12,13 +12,14 @@
 
 enum { NAME_MAX_CHARS = 32, N_STEPS = 10, STEP_BATCH = 8 };
 
-/* Rounding grows from layer to layer and batch norm over few samples enlarges it; the reference
- * back end, whose sums are double, stays near 1e-12 at the end of 32 layers. */
+/* Rounding grows from layer to layer and batch norm over few samples enlarges it: 1e-12 has been
+ * seen at the end of a network. */
 #define VALUE_NMSE 1e-10
-/* Gradients of the first layers have gone through the whole network twice. */
+/* Gradients of the first layers have gone through the whole network twice: seen at 1e-10. */
 #define GRAD_NMSE 1e-8
-/* Ten updates: PyTorch's own float32 run differs from float64 by 2e-7. */
-#define LOSS_TOLERANCE 1e-4
+/* PyTorch's own float32 run differs from float64 by 2e-7 after ten updates, as do all back ends;
+ * forgetting the weight decay would make 1e-4. */
+#define LOSS_TOLERANCE 1e-5
 
 struct net {
     struct golden_file *file;

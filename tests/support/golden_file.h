@@ -51,7 +51,8 @@ void golden_labels(int32_t *dst, int64_t n, const char *name, uint32_t seed, int
 /* The formula for a network's parameter, chosen by its name and shape. */
 void golden_param(float *dst, struct shape shape, const char *name, uint32_t seed);
 
-/* Fails unless |got - want|^2 <= nmse |want|^2; integers must be equal. `what` opens the message. */
+/* Fails unless |got - want|^2 <= nmse |want|^2; integers must be equal. `what` opens the message.
+ * With DER_GOLDEN_SHOW in the environment the NMSE of everything compared goes to stderr. */
 void golden_compare(const char *what, const void *got, const struct golden_tensor *want,
                     double nmse);
 

@@ -45,6 +45,7 @@ refuses "a dnnl header outside its room" src/nn/nn.c '#include <oneapi/dnnl/dnnl
 refuses "an old dnnl header outside its room" src/backend/ref/ref.c '#include <dnnl.h>'
 refuses "omp.h outside its room" src/backend/ref/ref.c '#include <omp.h>'
 refuses "a CUDA header outside its room" src/backend/cpu/cpu.c '#include <cuda_runtime.h>'
+refuses "zlib outside its room" src/nn/nn.c '#include <zlib.h>'
 refuses "the build record outside api and registry" src/nn/nn.c '#include "der_build.h"'
 refuses "a call of malloc" src/nn/nn.c 'void *p = malloc(3);'
 refuses "a call of free" src/graph/graph.c 'void h(void *p) { free (p); }'

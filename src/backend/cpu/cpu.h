@@ -9,6 +9,7 @@
 #define CPU_H
 
 #include "backend/cpu/cpu_kernels.h"
+#include "backend/cpu/cpu_winograd.h"
 #include "backend/cpu/dnnl_shim.h"
 #include "graph/backend.h"
 
@@ -42,7 +43,9 @@ struct cpu_derived {
     float eps;                    /* folded: of the batch norm */
     int64_t k, c;                 /* channels rounded up to full blocks */
     const struct shim_conv *conv; /* whose layout; borrowed from the step it was made for */
-    struct shim_reorder *reorder; /* canonical to that; NULL: the layout is canonical */
+    struct shim_reorder *reorder; /* canonical to that; NULL: canonical, or Winograd */
+    bool winograd;                /* transformed for cpu_winograd() */
+    bool backward;                /* Winograd: of the gradient towards src */
     size_t offset;                /* of the weights in the derived block */
     size_t bias_offset;           /* folded: [k] */
 };
@@ -50,7 +53,9 @@ struct cpu_derived {
 /* A convolution and everything round it. Offsets count from the start of the step's scratch, which
  * begins with that of the primitive. */
 struct cpu_conv {
-    struct shim_conv *primitive;
+    struct shim_conv *primitive;      /* NULL: cpu_winograd() does it */
+    struct conv_info info;            /* of either */
+    bool sum, relu;                   /* CONV2D_AFFINE */
     struct conv_geometry geometry;    /* channels rounded up to full blocks */
     struct shim_reorder *src_reorder; /* NULL where the value already has the layout */
     struct shim_reorder *dst_reorder;
@@ -142,6 +147,8 @@ struct conv_geometry cpu_conv_geometry(struct shape src, struct shape weights, s
 NODISCARD enum der_status cpu_conv_prefers(struct cpu_backend *be,
                                            const struct conv_geometry *geometry,
                                            int64_t *src_block, int64_t *dst_block);
+/* True when cpu_winograd() does better than anything in oneDNN. */
+bool cpu_conv_wants_winograd(const struct conv_spec *spec);
 /* Algorithms worth trying for images of the given blocks, best first; returns how many. */
 enum { CONV_MAX_CHOICES = 4 };
 int cpu_conv_choices(const struct conv_spec *spec, struct conv_spec choices[CONV_MAX_CHOICES]);

@@ -1,5 +1,5 @@
 /*
- * Convolution steps: a oneDNN primitive, and round it whatever brings operands into its layouts.
+ * Convolution steps: a oneDNN primitive or cpu_winograd(), and round it whatever brings operands into its layouts.
  *
  * Inside a network nothing has to be brought anywhere but weights. Channels that do not fill their
  * last block are computed all the same, with zero weights: the images have that room, and the
@@ -13,6 +13,31 @@
 static char *scratch_at(const struct cpu_program *p, const struct cpu_step *step, size_t offset)
 {
     return p->block + step->scratch + offset;
+}
+
+/* Either kind of convolution, operands in its layouts. */
+static enum der_status convolve(struct cpu_program *p, const struct cpu_conv *conv,
+                                const struct conv_args *args, bool backward)
+{
+    const struct conv_geometry *g = &conv->geometry;
+    if (conv->primitive)
+        return shim_conv_run(conv->primitive, args);
+    struct cpu_winograd winograd = {
+        .n = g->n,
+        .h = g->h,
+        .w = g->w,
+        .c_in = backward ? g->k : g->c,
+        .c_out = backward ? g->c : g->k,
+        .src = backward ? args->dst : args->src,
+        .weights = args->weights,
+        .bias = args->bias,
+        .dst = backward ? args->src : args->dst,
+        .sum = conv->sum,
+        .relu = conv->relu,
+        .scratch = args->scratch,
+    };
+    cpu_winograd(&winograd, p->threads);
+    return DER_OK;
 }
 
 static enum der_status run_forward(struct cpu_program *p, const struct cpu_step *step)
@@ -33,7 +58,8 @@ static enum der_status run_forward(struct cpu_program *p, const struct cpu_step 
                                 (float *)(void *)scratch_at(p, step, conv->canonical_stage),
                                 args.scratch));
         args.weights = p->derived_block + derived->offset;
-        args.bias = p->derived_block + derived->bias_offset;
+        if (derived->folded)
+            args.bias = p->derived_block + derived->bias_offset;
     }
     if (conv->src_reorder) {
         args.src = scratch_at(p, step, conv->src_stage);
@@ -45,7 +71,7 @@ static enum der_status run_forward(struct cpu_program *p, const struct cpu_step 
         TRY(shim_reorder_run(conv->residual_reorder, residual->data, args.dst, args.scratch));
     else if (residual && residual->data != args.dst)
         cpu_add(args.dst, &residual->data, 1, value_floats(residual), p->threads);
-    TRY(shim_conv_run(conv->primitive, &args));
+    TRY(convolve(p, conv, &args, false));
     if (conv->dst_reorder)
         TRY(shim_reorder_run(conv->dst_reorder, args.dst, dst->data, args.scratch));
     return DER_OK;
@@ -74,7 +100,7 @@ static enum der_status run_back_src(struct cpu_program *p, const struct cpu_step
     }
     if (conv->src_reorder)
         args.src = scratch_at(p, step, conv->src_stage);
-    TRY(shim_conv_run(conv->primitive, &args));
+    TRY(convolve(p, conv, &args, true));
     if (conv->src_reorder)
         TRY(shim_reorder_run(conv->src_reorder, args.src, d_src->data, args.scratch));
     return DER_OK;
@@ -152,6 +178,18 @@ static enum der_status make_primitive(struct cpu_program *p, struct cpu_step *st
     struct conv_spec choices[CONV_MAX_CHOICES];
     spec.geometry.c = full_blocks(spec.geometry.c, spec.src_block);
     spec.geometry.k = full_blocks(spec.geometry.k, spec.dst_block);
+    if (cpu_conv_wants_winograd(&spec)) {
+        const struct conv_geometry *g = &spec.geometry;
+        int64_t c_in = spec.pass == CONV_BACK_SRC ? g->k : g->c;
+        conv->geometry = *g;
+        conv->info = (struct conv_info){
+            .src_block = spec.src_block,
+            .dst_block = spec.dst_block,
+            .weights_bytes = cpu_winograd_weights_bytes(g->c, g->k),
+            .scratch_bytes = cpu_winograd_scratch_bytes(c_in, p->threads),
+        };
+        return DER_OK;
+    }
     int n = cpu_conv_choices(&spec, choices);
     for (int i = 0; i < n && !conv->primitive; i++) {
         TRY(shim_conv_new(shim, &choices[i], &conv->primitive));
@@ -162,8 +200,9 @@ static enum der_status make_primitive(struct cpu_program *p, struct cpu_step *st
         conv->geometry = exact.geometry;
         TRY(shim_conv_new(shim, &exact, &conv->primitive));
     }
-    if (!conv->primitive || shim_conv_info(conv->primitive)->src_block < 0 ||
-        shim_conv_info(conv->primitive)->dst_block < 0) {
+    if (conv->primitive)
+        conv->info = *shim_conv_info(conv->primitive);
+    if (!conv->primitive || conv->info.src_block < 0 || conv->info.dst_block < 0) {
         char text[SHAPE_TEXT_MAX];
         return ctx_fail(p->base.be->ctx, DER_DEVICE, "oneDNN has no %s for weights %s",
                         op_name(step->node.op),
@@ -197,7 +236,7 @@ static size_t largest(size_t a, size_t b)
 /* The primitive's own scratch serves the reorders too, which never run at the same time. */
 static size_t first_region(const struct cpu_program *p, const struct cpu_conv *conv)
 {
-    size_t bytes = shim_conv_info(conv->primitive)->scratch_bytes;
+    size_t bytes = conv->info.scratch_bytes;
     const struct shim_reorder *reorders[] = {
         conv->src_reorder, conv->dst_reorder, conv->residual_reorder, conv->weights_reorder,
         conv->derived >= 0 ? p->derived[conv->derived].reorder : NULL};
@@ -210,7 +249,7 @@ static enum der_status stage_operands(struct cpu_program *p, struct cpu_step *st
 {
     struct cpu_conv *conv = step->conv;
     struct conv_operands at = cpu_conv_operands(&step->node);
-    const struct conv_info *info = shim_conv_info(conv->primitive);
+    const struct conv_info *info = &conv->info;
     const struct cpu_value *dst = &p->values[at.dst];
     const struct cpu_value *residual =
         step->node.op == OP_CONV2D_AFFINE ? step_in(p, step, AFFINE_RESIDUAL) : NULL;
@@ -262,6 +301,8 @@ enum der_status cpu_conv_init(struct cpu_program *p, struct cpu_step *step)
         return ctx_nomem(p->base.be->ctx);
     struct cpu_conv *conv = step->conv;
     conv->derived = -1;
+    conv->sum = spec.sum;
+    conv->relu = spec.relu;
     TRY(choose_blocks(p, &spec, src, dst));
     TRY(make_primitive(p, step, spec));
     conv->padded = conv->geometry.c != spec.geometry.c || conv->geometry.k != spec.geometry.k;

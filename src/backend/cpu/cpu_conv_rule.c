@@ -17,6 +17,10 @@
  *   32->32   @16    2.4/ 2.4/ 2.7/ 2.4   2.5/ 2.4/ 2.6/ 2.5  1.4/ 1.4/ 1.6/ 1.9   2.4/ 2.4/ 2.7/ 2.4
  *   64->64   @8     2.3/ 2.3/ 2.9/ 2.3   2.2/ 2.3/ 2.4/ 2.3  1.1/ 1.1/ 1.3/ 1.2   2.2/ 2.3/ 2.9/ 2.3
  *
+ * cpu_winograd() in the same terms, forward / folded, of which one thread takes twice as long
+ * (weights prepared): 64->64 @32 18 / 18, 128->128 16, 256->256 15, 512->512 19, 16->16 @32 1.3,
+ * 32->32 @16 1.0, 64->64 @8 0.9. It stands alone where oneDNN has no Winograd.
+ *
  * oneDNN's own choice (convolution_auto) declines Winograd backward to thin weights, and takes
  * NHWC kernels without Winograd as soon as a convolution has post-ops; hence the explicit choice.
  * With few tiles Winograd drowns in transforming the weights, except where they are prepared once:
@@ -30,6 +34,7 @@ enum {
     WINOGRAD_TILE = 4,       /* outputs per side */
     WINOGRAD_MIN_TILES = 32, /* below, transforming weights costs more than it saves */
     THIN = 16,               /* channels of one AVX-512 register */
+    OWN_MAX_KERNELS = 256 * 256, /* transformed weights that still come and go through the caches */
 };
 
 bool cpu_is_conv(enum op op)
@@ -96,30 +101,49 @@ enum der_status cpu_conv_prefers(struct cpu_backend *be, const struct conv_geome
     return shim_conv_layouts(be->shim, &spec, src_block, dst_block);
 }
 
+static bool is_body(const struct conv_geometry *g)
+{
+    return g->r == 3 && g->s == 3 && g->stride == 1 && g->pad == 1;
+}
+
+static int64_t count_tiles(const struct conv_geometry *g)
+{
+    return g->n * ((g->out_h + WINOGRAD_TILE - 1) / WINOGRAD_TILE) *
+           ((g->out_w + WINOGRAD_TILE - 1) / WINOGRAD_TILE);
+}
+
+bool cpu_conv_wants_winograd(const struct conv_spec *spec)
+{
+    const struct conv_geometry *g = &spec->geometry;
+    if (!is_body(g) || spec->src_block != THIN || spec->dst_block != THIN ||
+        spec->pass == CONV_BACK_WEIGHTS || !cpu_winograd_available())
+        return false;
+    bool fits = g->c * g->k <= OWN_MAX_KERNELS;
+    bool prepared = spec->pass == CONV_FOLDED && fits;
+    return (fits || !shim_has_winograd()) && (prepared || count_tiles(g) >= WINOGRAD_MIN_TILES);
+}
+
 static bool wants_winograd(const struct conv_spec *spec, bool thin)
 {
     const struct conv_geometry *g = &spec->geometry;
-    int64_t tiles = g->n * ((g->out_h + WINOGRAD_TILE - 1) / WINOGRAD_TILE) *
-                    ((g->out_w + WINOGRAD_TILE - 1) / WINOGRAD_TILE);
     if (!shim_has_winograd() || g->c < THIN || g->k < THIN)
         return false;
     if (spec->pass == CONV_FOLDED)
         return !thin;
-    return tiles >= WINOGRAD_MIN_TILES && (!thin || spec->pass == CONV_BACK_WEIGHTS);
+    return count_tiles(g) >= WINOGRAD_MIN_TILES && (!thin || spec->pass == CONV_BACK_WEIGHTS);
 }
 
 int cpu_conv_choices(const struct conv_spec *spec, struct conv_spec choices[CONV_MAX_CHOICES])
 {
     const struct conv_geometry *g = &spec->geometry;
-    bool is_body = g->r == 3 && g->s == 3 && g->stride == 1 && g->pad == 1;
     bool thin = g->c <= THIN && g->k <= THIN;
     bool one_block = spec->src_block == g->c && spec->dst_block == g->k && g->c > 1;
     int n = 0;
-    if (is_body && wants_winograd(spec, thin)) {
+    if (is_body(g) && wants_winograd(spec, thin)) {
         choices[n] = *spec;
         choices[n++].winograd = true;
     }
-    if (is_body && one_block && spec->pass != CONV_BACK_SRC) {
+    if (is_body(g) && one_block && spec->pass != CONV_BACK_SRC) {
         choices[n] = *spec;
         choices[n++].nhwc = true;
     }

@@ -26,6 +26,8 @@ static struct cpu_derived describe(const struct cpu_step *step)
         .k = step->conv->geometry.k,
         .c = step->conv->geometry.c,
         .conv = step->conv->primitive,
+        .winograd = !step->conv->primitive,
+        .backward = node->op == OP_CONV2D_D_SRC,
     };
     if (derived.folded) {
         derived.eps = node->attr.conv.eps;
@@ -37,14 +39,16 @@ static struct cpu_derived describe(const struct cpu_step *step)
 
 static bool serves(const struct cpu_derived *a, const struct cpu_derived *b)
 {
-    return !a->folded && !b->folded && a->source[0] == b->source[0] && a->k == b->k &&
-           a->c == b->c && shim_conv_same_weights(a->conv, b->conv);
+    if (a->folded || b->folded || a->source[0] != b->source[0] || a->k != b->k || a->c != b->c ||
+        a->winograd != b->winograd)
+        return false;
+    return a->winograd ? a->backward == b->backward : shim_conv_same_weights(a->conv, b->conv);
 }
 
 enum der_status cpu_derived_find(struct cpu_program *p, const struct cpu_step *step, int *out)
 {
     const struct cpu_conv *conv = step->conv;
-    const struct conv_info *info = shim_conv_info(conv->primitive);
+    const struct conv_info *info = &conv->info;
     struct cpu_derived derived = describe(step);
     *out = -1;
     if (info->canonical_weights && !derived.folded && !conv->padded)
@@ -55,7 +59,7 @@ enum der_status cpu_derived_find(struct cpu_program *p, const struct cpu_step *s
             return DER_OK;
         }
     }
-    if (!info->canonical_weights)
+    if (!info->canonical_weights && !derived.winograd)
         TRY(shim_reorder_weights(cpu_backend_of(p)->shim, conv->primitive, false,
                                  &derived.reorder));
     derived.offset = p->derived_bytes;
@@ -64,7 +68,7 @@ enum der_status cpu_derived_find(struct cpu_program *p, const struct cpu_step *s
         derived.bias_offset = p->derived_bytes;
         p->derived_bytes += cpu_aligned((size_t)derived.k * sizeof(float));
     }
-    p->base.stats.n_reorders_weights += derived.reorder != NULL;
+    p->base.stats.n_reorders_weights += derived.reorder || derived.winograd;
     *out = p->n_derived;
     p->derived[p->n_derived++] = derived;
     return DER_OK;
@@ -135,7 +139,7 @@ enum der_status cpu_derived_refresh(struct cpu_program *p, struct cpu_derived *d
     float *bias = (float *)(void *)(p->derived_block + derived->bias_offset);
     float *canonical = weights->data;
     if (derived->folded || derived->k != shape.dim[0] || derived->c != shape.dim[1]) {
-        canonical = derived->reorder ? stage : dst;
+        canonical = derived->reorder || derived->winograd ? stage : dst;
         if (derived->folded)
             fold_scale(bias, derived, p->values[derived->source[1]].data,
                        p->values[derived->source[4]].data, shape.dim[0]);
@@ -144,7 +148,9 @@ enum der_status cpu_derived_refresh(struct cpu_program *p, struct cpu_derived *d
             fold_bias(bias, derived, p->values[derived->source[2]].data,
                       p->values[derived->source[3]].data, shape.dim[0]);
     }
-    assert(derived->reorder || canonical == dst);
+    if (derived->winograd)
+        cpu_winograd_weights(dst, canonical, derived->k, derived->c, derived->backward, p->threads);
+    assert(derived->reorder || derived->winograd || canonical == dst);
     if (!derived->reorder)
         return DER_OK;
     return shim_reorder_run(derived->reorder, canonical, dst, scratch);

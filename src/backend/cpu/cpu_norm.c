@@ -132,8 +132,7 @@ static void batch_statistics(const struct cpu_bn *bn, struct cpu_image image,
 
     const double momentum = (double)bn->momentum;
     const double unbiased = m > 1 ? *var * m / (m - 1) : *var;
-    bn->running_mean[c] =
-        (float)((1 - momentum) * (double)bn->running_mean[c] + momentum * *mean);
+    bn->running_mean[c] = (float)((1 - momentum) * (double)bn->running_mean[c] + momentum * *mean);
     bn->running_var[c] = (float)((1 - momentum) * (double)bn->running_var[c] + momentum * unbiased);
 }
 

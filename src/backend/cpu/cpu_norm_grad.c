@@ -254,9 +254,9 @@ CPU_INLINE void src_tile(float *d_src, struct grad_stream g, const float *x,
     const bool whole = tile.width == CPU_LANES;
     const bool half = tile.width == CPU_LANES / 2;
     if (!whole && !half) {
-        const struct src_lanes lanes = {
-            scratch->mean + tile.channel, scratch->scale + tile.channel,
-            scratch->bias + tile.channel, scratch->slope + tile.channel};
+        const struct src_lanes lanes = {scratch->mean + tile.channel, scratch->scale + tile.channel,
+                                        scratch->bias + tile.channel,
+                                        scratch->slope + tile.channel};
         src_rows(d_src, g, x, lanes, tile.rows, tile.width);
         return;
     }

@@ -28,11 +28,16 @@ static struct norm_result result_new(struct fixture *f, struct cpu_image image)
 {
     const size_t size = sizeof(float);
     return (struct norm_result){
-        .dst = take(f, plain_count(image), size),   .mean = take(f, image.c, size),
-        .inv_std = take(f, image.c, size),          .running_mean = take(f, image.c, size),
-        .running_var = take(f, image.c, size),      .d_src = take(f, plain_count(image), size),
-        .d_gamma = take(f, image.c, size),          .d_beta = take(f, image.c, size),
-        .d_mask = take(f, image.c, size),           .g = take(f, plain_count(image), size),
+        .dst = take(f, plain_count(image), size),
+        .mean = take(f, image.c, size),
+        .inv_std = take(f, image.c, size),
+        .running_mean = take(f, image.c, size),
+        .running_var = take(f, image.c, size),
+        .d_src = take(f, plain_count(image), size),
+        .d_gamma = take(f, image.c, size),
+        .d_beta = take(f, image.c, size),
+        .d_mask = take(f, image.c, size),
+        .g = take(f, plain_count(image), size),
     };
 }
 
@@ -174,7 +179,8 @@ static struct norm_result run_forward(struct fixture *f, const struct norm_case 
     return out;
 }
 
-/* in_place: d_src is d_dst. residual: d_residual is wanted. Forward results come from `given`. */
+/* residual: d_residual is wanted. in_place: that, or else d_src, is d_dst, as the memory plan has it.
+ * Forward results come from `given`. */
 static struct norm_result run_backward(struct fixture *f, const struct norm_case *in,
                                        const struct norm_result *given, int threads, bool residual,
                                        bool in_place)
@@ -193,11 +199,13 @@ static struct norm_result run_backward(struct fixture *f, const struct norm_case
         .mean = given->mean,
         .inv_std = given->inv_std,
         .mask = in->mask,
-        .d_src = in_place ? d_dst : take_image(f, image),
+        .d_src = in_place && !residual ? d_dst : take_image(f, image),
         .d_gamma = out.d_gamma,
         .d_beta = out.d_beta,
         .d_mask = out.d_mask,
-        .d_residual = residual ? take_image(f, image) : NULL,
+        .d_residual = !residual  ? NULL
+                      : in_place ? d_dst
+                                 : take_image(f, image),
         .training = in->training,
         .relu = in->relu,
         .scratch = take_guarded(f, cpu_bn_scratch_floats(image)),
@@ -305,6 +313,7 @@ static void check_backward(struct fixture *f, const struct norm_case *in)
             const struct norm_result again =
                 run_backward(f, in, &want, threads, residual, threads == MAX_THREADS);
             assert_same_bytes(again.d_src, one.d_src, count);
+            assert_same_bytes(again.g, one.g, count);
             assert_same_bytes(again.d_gamma, one.d_gamma, c);
             assert_same_bytes(again.d_beta, one.d_beta, c);
             assert_same_bytes(again.d_mask, one.d_mask, c);

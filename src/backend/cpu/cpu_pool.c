@@ -25,7 +25,7 @@ static inline struct cpu_range source_windows(int64_t i, struct pool_attr attr, 
 {
     const int64_t low = i + attr.pad - attr.kernel;
     return (struct cpu_range){low < 0 ? 0 : low / attr.stride + 1,
-                                 cpu_min((i + attr.pad) / attr.stride + 1, size)};
+                              cpu_min((i + attr.pad) / attr.stride + 1, size)};
 }
 
 /* One window in some neighbouring lanes, whose positions are `pitch` floats apart. The first of

@@ -105,8 +105,7 @@ static inline float *pack(struct fixture *f, const float *plain, struct cpu_imag
     for (int64_t n = 0; n < image.n; n++)
         for (int64_t c = 0; c < image.c; c++)
             for (int64_t s = 0; s < image.spatial; s++)
-                data[position_of(image, n, c, s)] =
-                    plain[(n * image.c + c) * image.spatial + s];
+                data[position_of(image, n, c, s)] = plain[(n * image.c + c) * image.spatial + s];
     return data;
 }
 
@@ -139,7 +138,7 @@ static inline void for_each_image(struct fixture *f,
                                   void (*check)(struct fixture *f, struct cpu_image image))
 {
     static const int64_t channels[] = {1, 3, 16, 17, 33, 64};
-    static const int64_t blocks[] = {1, 8, 16, 0}; /* 0: NHWC */
+    static const int64_t blocks[] = {1, 8, 16, 0};                         /* 0: NHWC */
     static const int64_t sizes[][2] = {{5, 1}, {3, 9}, {1, 50}, {40, 16}}; /* n, spatial */
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
         for (size_t j = 0; j < sizeof blocks / sizeof *blocks; j++)

@@ -16,7 +16,7 @@
  * instructions; the loader picks. A clone may contract a * b + c where another cannot, so bytes
  * can differ from machine to machine, but not from run to run. Sanitizers instrument functions
  * too early for the loader's choice, hence the plain version there. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__) &&        \
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__) &&       \
     defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define CPU_CLONES __attribute__((target_clones("avx512f", "avx2", "default"), noinline))
 #else

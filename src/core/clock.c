@@ -1,0 +1,10 @@
+#include "core/clock.h"
+
+#include <time.h>
+
+double clock_seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now); /* cannot fail for this clock */
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}

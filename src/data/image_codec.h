@@ -1,0 +1,36 @@
+/*
+ * What image_file.c asks of the codecs, and what they may ask back. Private to the room.
+ */
+#ifndef DATA_IMAGE_CODEC_H
+#define DATA_IMAGE_CODEC_H
+
+#include "data/image_file.h"
+
+/* Decoded pixels as the codec left them in decoder->pixels: dense, interleaved, not yet turned. */
+struct image_raw {
+    int height, width;
+    int channels; /* 1 grey, 3 RGB, 4 inverted CMYK */
+};
+
+/* Reads size and orientation of decoder->encoded into decoder->info. */
+NODISCARD enum der_status codec_jpeg_info(struct image_decoder *decoder);
+NODISCARD enum der_status codec_png_info(struct image_decoder *decoder);
+
+/* Decodes into decoder->pixels. */
+NODISCARD enum der_status codec_jpeg_pixels(struct image_decoder *decoder, int scale, int channels,
+                                            struct image_raw *raw);
+NODISCARD enum der_status codec_png_pixels(struct image_decoder *decoder, int channels,
+                                           struct image_raw *raw);
+
+/* Refuses sizes beyond the limits, before anything is allocated for them. */
+NODISCARD enum der_status image_check_size(struct image_decoder *decoder, uint64_t height,
+                                           uint64_t width);
+
+/* Makes room in decoder->pixels for the raw image and for what it will be converted to. */
+NODISCARD enum der_status image_reserve(struct image_decoder *decoder, const struct image_raw *raw,
+                                        int channels);
+
+/* Orientation (1..8) that an APP1 segment of a JPEG file asks for; 1 when it does not say. */
+int exif_orientation(const uint8_t *segment, size_t size);
+
+#endif

@@ -1,0 +1,33 @@
+/*
+ * One row of a batch: a sample taken from memory or decoded from its file, and augmented.
+ */
+#ifndef DATA_ROW_H
+#define DATA_ROW_H
+
+#include "data/augment.h"
+#include "data/image_file.h"
+
+/* What rows are made from. Threads share it and only read it while they work. */
+struct row_source {
+    const struct dataset *set;
+    enum data_split split;
+    struct augment augment;
+    uint64_t seed;
+    uint32_t epoch;
+};
+
+/* What a thread works with; row_tools_init takes no memory. */
+struct row_tools {
+    struct image_decoder decoder;
+    struct resample work;
+};
+
+void row_tools_init(struct row_tools *tools, struct mem *mem, const struct file_io *io);
+void row_tools_fini(struct row_tools *tools);
+
+/* dst [channels][height][width] of the augmentation. On failure tools->decoder.fault has a sentence
+ * that names the file, except for DER_NOMEM. */
+NODISCARD enum der_status row_make(const struct row_source *source, struct row_tools *tools,
+                                   int64_t sample, float *dst);
+
+#endif

@@ -1,0 +1,29 @@
+/*
+ * Evaluation: the rank of every image's label, and the accuracies that follow from it.
+ */
+#ifndef TRAIN_EVALUATE_H
+#define TRAIN_EVALUATE_H
+
+#include "train/loop.h"
+
+/* Counts by class; top-5 with fewer than five classes means all of them. */
+struct evaluation {
+    int n_classes;
+    int64_t *n;    /* [n_classes] images */
+    int64_t *top1; /* [n_classes] of them right */
+    int64_t *top5; /* [n_classes] among the best five */
+};
+
+/* The model behind a stage's `program`, which must measure ranks; `epoch` and `scalars` are not called.
+ * `data` is of mode LOADER_EVAL; the last batch is padded, its padding not counted. Free with
+ * evaluation_fini, also after a failure. */
+NODISCARD enum der_status evaluate(struct der_ctx *ctx, const struct stage_ops *ops, void *self,
+                                   const struct loader_options *data, int n_classes,
+                                   const atomic_bool *cancel, struct evaluation *out);
+void evaluation_fini(struct der_ctx *ctx, struct evaluation *evaluation);
+
+/* Per cent over the classes [first, last), all images alike; 0 when there are none. */
+double evaluation_top1(const struct evaluation *evaluation, int first, int last);
+double evaluation_top5(const struct evaluation *evaluation, int first, int last);
+
+#endif

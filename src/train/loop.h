@@ -1,0 +1,81 @@
+/*
+ * The one training loop. It runs any stage of any method: what is computed is the stage's, when it
+ * is computed is the loop's.
+ *
+ * A stage compiles a program for every batch size it meets (the full one and the tail of an epoch)
+ * and writes its scalars before each iteration; the loop feeds batches, follows the schedule, averages
+ * the losses, watches for numbers that leave the finite range, reports progress and stops on request.
+ */
+#ifndef TRAIN_LOOP_H
+#define TRAIN_LOOP_H
+
+#include "data/loader.h"
+#include "graph/backend.h"
+#include "train/schedule.h"
+
+enum { STAGE_MAX_LOSSES = 8 };
+
+/* What a stage has compiled for one batch size. Borrowed from the stage. */
+struct stage_program {
+    struct sequence *sequence;
+    struct buffer *image;  /* [batch, c, h, w] */
+    struct buffer *labels; /* i32 [batch] */
+    struct buffer *losses; /* [n_losses]; NULL when n_losses is 0 */
+    struct buffer *rank;   /* i32 [batch], or NULL: accuracy is not measured */
+};
+
+/* Where the loop stands. */
+struct moment {
+    int epoch;             /* from 0 */
+    int64_t iteration;     /* within the epoch, from 0 */
+    int64_t n_iterations;  /* of the epoch, the tail counted */
+    double lr;
+};
+
+struct stage_ops {
+    /* Compiled at the first call for a batch size. */
+    NODISCARD enum der_status (*program)(void *self, int batch, struct stage_program *out);
+    /* At the start of an epoch; NULL: nothing to do. */
+    NODISCARD enum der_status (*epoch)(void *self, int epoch);
+    /* Before every iteration: learning rate, loss weights and so on. */
+    NODISCARD enum der_status (*scalars)(void *self, const struct moment *now);
+};
+
+struct stage {
+    const char *name;              /* for messages: "step 2, representation" */
+    const struct stage_ops *ops;
+    void *self;                    /* argument of ops */
+    const char *const *loss_names; /* [n_losses] */
+    int n_losses;
+    struct schedule schedule;
+    struct loader_options data;    /* mode LOADER_TRAIN */
+};
+
+/* Averages since the epoch began. */
+struct train_progress {
+    const char *stage;
+    int epoch, epochs;               /* from 0, in all */
+    int64_t iteration, n_iterations; /* done in this epoch, in all of it */
+    bool epoch_done;
+    double lr;
+    double losses[STAGE_MAX_LOSSES];
+    int n_losses;
+    const char *const *loss_names;
+    double accuracy;                 /* per cent of training images; negative: not measured */
+    double images_per_second;
+    double seconds;                  /* since the stage began */
+    double seconds_left;             /* at this rate */
+};
+
+struct train_hooks {
+    void (*progress)(void *user, const struct train_progress *progress); /* may be NULL */
+    void *user;
+    const atomic_bool *cancel; /* may be NULL; true ends the loop with DER_CANCELLED */
+};
+
+/* Runs the epochs from `first_epoch` on. DER_NUMERIC names stage, loss, epoch and batch when a loss
+ * is no longer finite or has left every sensible range. */
+NODISCARD enum der_status train_stage(struct der_ctx *ctx, const struct stage *stage,
+                                      int first_epoch, const struct train_hooks *hooks);
+
+#endif

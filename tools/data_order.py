@@ -1,0 +1,54 @@
+"""The random draws of the C library in Python: epoch orders and augmentation of a sample.
+
+For golden values and for training the same network elsewhere on the same data in the same order.
+Written from the documentation in src/core/rng.h, src/data/sampler.c and src/data/augment.c.
+"""
+import numpy as np
+
+RNG_AUGMENT, RNG_SHUFFLE = 20, 21
+BLOCKS_PER_SAMPLE, TRIES = 16, 10
+
+
+def rng_at(seed, purpose, stream, index):
+    """Philox4x32-10: four 32-bit words for each index (an array or one number), [..., 4]."""
+    index = np.asarray(index, np.uint64)
+    low = np.uint64(0xFFFFFFFF)
+    c0, c1 = index & low, index >> np.uint64(32)
+    c2, c3 = np.full_like(index, stream), np.full_like(index, purpose)
+    k0, k1 = seed & 0xFFFFFFFF, seed >> 32
+    for _ in range(10):
+        p0, p1 = np.uint64(0xD2511F53) * c0, np.uint64(0xCD9E8D57) * c2
+        c0, c2 = (p1 >> np.uint64(32)) ^ c1 ^ np.uint64(k0), (p0 >> np.uint64(32)) ^ c3 ^ np.uint64(k1)
+        c1, c3 = p1 & low, p0 & low
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack([c0, c1, c2, c3], -1)
+
+
+def epoch_order(seed, epoch, n):
+    """The permutation of sampler_epoch."""
+    words = rng_at(seed, RNG_SHUFFLE, epoch, np.arange(n // 2 + 1))
+    order = list(range(n))
+    for i in range(n - 1, 0, -1):
+        high, low = (int(word) for word in words[i // 2][2 * (i % 2):2 * (i % 2) + 2])
+        j = ((high << 32) | low) % (i + 1)
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+def augment_draw(seed, epoch, sample, brightness):
+    """Words for the place (y, x), flip, and factor of the brightness (None when brightness is 0)."""
+    y, x, flip, bright = (int(v) for v in rng_at(seed, RNG_AUGMENT, epoch, sample * BLOCKS_PER_SAMPLE))
+    low, high = max(0.0, 1 - brightness), 1 + brightness
+    factor = float(np.float32(low + (high - low) * (bright / 2**32))) if brightness > 0 else None
+    return y, x, flip >> 31, factor
+
+
+def augment_tries(seed, epoch, sample):
+    """The words [10][4] of the random resized crop."""
+    first = sample * BLOCKS_PER_SAMPLE + 1
+    return rng_at(seed, RNG_AUGMENT, epoch, np.arange(first, first + TRIES))
+
+
+def pad_crop_place(word, size, pad, crop):
+    """Offset in the padded image."""
+    return word * (size + 2 * pad - crop + 1) >> 32
