@@ -13,7 +13,7 @@ struct bench_options {
     bool training;       /* loss, gradients and update, or folded inference */
     int batch;
     int threads;
-    int n_extractors;    /* compile: of the step */
+    int n_extractors; /* compile: of the step */
 };
 
 enum { BENCH_IMAGE_SIZE = 32, BENCH_N_CLASSES = 100 };

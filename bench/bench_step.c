@@ -31,8 +31,7 @@ static enum der_status step_init(struct step *s, struct der_ctx *ctx, const stru
     s->size[SIZE_BATCH] = o->batch;
     s->size[SIZE_TRAIN_TAIL] = 7000 % o->batch ? 7000 % o->batch : o->batch;
     s->size[SIZE_TEST_TAIL] = 10000 % o->batch ? 10000 % o->batch : o->batch;
-    TRY(resnet_spec_init(ctx, &s->spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE,
-                         o->width));
+    TRY(resnet_spec_init(ctx, &s->spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE, o->width));
     TRY(backend_open(ctx, o->backend, NULL, &s->be));
     TRY(bench_extractor(s->be, &s->spec, false, &s->frozen));
     TRY(bench_extractor(s->be, &s->spec, true, &s->trained));

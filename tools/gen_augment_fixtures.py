@@ -154,7 +154,8 @@ def regions(folder):
     """height width, y x h w of the region; the binary file has 10 x 4 words for every case."""
     out = Output(folder, "regions")
     rng = np.random.RandomState(7)
-    sizes = [(375, 500), (500, 333), (32, 32), (20, 400), (600, 30), (1, 1), (7, 5), (224, 224)]
+    sizes = [(375, 500), (500, 333), (32, 32), (20, 400), (600, 30), (1, 1), (7, 5), (224, 224), (600, 32),
+             (23, 400)]
     for height, width in sizes * 4:
         words = rng.randint(0, 2**32, (10, 4), dtype=np.uint64)
         out.add(height, width, *region([[int(v) for v in row] for row in words], height, width),

@@ -19,8 +19,8 @@ struct ring {
     pthread_cond_t not_full;  /* signalled by pop and close */
     void **slots;             /* [capacity], NULL before ring_init and after ring_fini */
     int capacity;
-    int first;                /* slot of the oldest item */
-    int n;                    /* items queued */
+    int first; /* slot of the oldest item */
+    int n;     /* items queued */
     bool closed;
 };
 

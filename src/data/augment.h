@@ -21,32 +21,32 @@ enum augment_geometry {
     AUGMENT_PLAIN,        /* as they are; the image has the wanted size */
     AUGMENT_PAD_CROP,     /* `pad` zeros on every side, then a random place for the crop */
     AUGMENT_RESIZED_CROP, /* a random region of random area and aspect ratio, resized */
-    AUGMENT_SQUASH,       /* resized to `resize` x `resize` whatever the aspect ratio, centre crop */
-    AUGMENT_SHORTER_SIDE  /* resized until the shorter side is `resize`, centre crop */
+    AUGMENT_SQUASH,      /* resized to `resize` x `resize` whatever the aspect ratio, centre crop */
+    AUGMENT_SHORTER_SIDE /* resized until the shorter side is `resize`, centre crop */
 };
 
 struct augment_spec {
     enum augment_geometry geometry;
-    int channels, height, width;       /* of the result */
-    int pad;                           /* AUGMENT_PAD_CROP */
-    int resize;                        /* AUGMENT_SQUASH, AUGMENT_SHORTER_SIDE */
-    double min_area, max_area;         /* AUGMENT_RESIZED_CROP: share of the image */
-    double min_ratio, max_ratio;       /* AUGMENT_RESIZED_CROP: width / height, log-uniform */
-    bool flip;                         /* left and right swapped for half of the draws */
-    bool scaled_decode;                /* JPEG files may be decoded at 1/2, 1/4, 1/8 of their size where
+    int channels, height, width; /* of the result */
+    int pad;                     /* AUGMENT_PAD_CROP */
+    int resize;                  /* AUGMENT_SQUASH, AUGMENT_SHORTER_SIDE */
+    double min_area, max_area;   /* AUGMENT_RESIZED_CROP: share of the image */
+    double min_ratio, max_ratio; /* AUGMENT_RESIZED_CROP: width / height, log-uniform */
+    bool flip;                   /* left and right swapped for half of the draws */
+    bool scaled_decode;          /* JPEG files may be decoded at 1/2, 1/4, 1/8 of their size where
                                         * that is still at least the size wanted; not Pillow's bytes */
-    double brightness;                 /* factor uniform in [1 - b, 1 + b]; 0: none */
-    float mean[AUGMENT_CHANNELS_MAX];  /* in units of 1 = white */
+    double brightness;           /* factor uniform in [1 - b, 1 + b]; 0: none */
+    float mean[AUGMENT_CHANNELS_MAX]; /* in units of 1 = white */
     float std[AUGMENT_CHANNELS_MAX];
 };
 
 /* What chance decides for one sample in one epoch. Where the size of the image matters, only the
  * random words are here; augment_region makes a place of them. */
 struct augment_draw {
-    uint32_t place_y, place_x;               /* AUGMENT_PAD_CROP */
+    uint32_t place_y, place_x; /* AUGMENT_PAD_CROP */
     bool flip;
-    float brightness;                        /* factor; exactly 1: untouched */
-    uint32_t tries[AUGMENT_TRIES][4];        /* AUGMENT_RESIZED_CROP: area, ratio, y, x */
+    float brightness;                 /* factor; exactly 1: untouched */
+    uint32_t tries[AUGMENT_TRIES][4]; /* AUGMENT_RESIZED_CROP: area, ratio, y, x */
 };
 
 /* The part of an image that is used, in full-size pixels (it may reach into the padding), and the
@@ -67,6 +67,8 @@ struct augment_source {
     struct image_view image;
     int height, width; /* of the image at full size */
     int scale;         /* of `image`, in eighths; 8: full size */
+    int y, x; /* where `image` begins in the whole, in pixels of its own scale: a decoder may
+                        * leave out what lies around the region */
 };
 
 /* Presets by name: "cifar100-train", "cifar100-test", "cifar10-train", "cifar10-test",

@@ -59,8 +59,7 @@ static void test_crop_flip_brightness_normalisation_bit_for_bit(void **state)
                                     .flip = v[6] != 0,
                                     .brightness = float_of(v[7])};
         uint8_t *pixels = case_picture(size, size, channels, (uint32_t)v[2]);
-        struct augment_source source =
-            augment_full_size(interleaved(pixels, size, size, channels));
+        struct augment_source source = augment_full_size(interleaved(pixels, size, size, channels));
         size_t bytes = (size_t)(channels * size * size) * sizeof(float);
         float *dst = malloc(bytes);
         assert_int_equal(augment_apply(&augment, &draw, &source, NULL, dst), DER_OK);
@@ -76,8 +75,8 @@ static void test_brightness_of_every_byte_is_pillows(void **state)
 {
     (void)state;
     struct der_ctx *ctx = test_ctx_new(1);
-    struct augment_spec spec = {.geometry = AUGMENT_PLAIN, .channels = 1, .height = 16, .width = 16,
-                                .std = {1.0f}};
+    struct augment_spec spec = {
+        .geometry = AUGMENT_PLAIN, .channels = 1, .height = 16, .width = 16, .std = {1.0f}};
     struct augment augment;
     assert_ok(ctx, augment_init(ctx, &spec, &augment));
     uint8_t ramp[256];
@@ -132,8 +131,11 @@ static void test_test_transforms_are_torchvisions(void **state)
         int width = (int)v[3];
         int crop = (int)v[6];
         struct augment_spec spec = {.geometry = v[0] ? AUGMENT_SHORTER_SIDE : AUGMENT_SQUASH,
-                                    .channels = channels, .height = crop, .width = crop,
-                                    .resize = (int)v[5], .std = {1, 1, 1}};
+                                    .channels = channels,
+                                    .height = crop,
+                                    .width = crop,
+                                    .resize = (int)v[5],
+                                    .std = {1, 1, 1}};
         struct augment augment;
         assert_ok(ctx, augment_init(ctx, &spec, &augment));
         struct augment_draw draw = augment_draw(&spec, 1, 2, 3);
@@ -163,8 +165,7 @@ static void test_draws_are_what_the_documentation_says(void **state)
     struct case_file file = case_open("draws");
     int64_t v[3]; /* seed epoch sample */
     while (case_next(&file, v, 3)) {
-        struct augment_draw draw =
-            augment_draw(&spec, (uint64_t)v[0], (uint32_t)v[1], v[2]);
+        struct augment_draw draw = augment_draw(&spec, (uint64_t)v[0], (uint32_t)v[1], v[2]);
         uint32_t words[4];
         memcpy(words, case_data(&file, sizeof words), sizeof words);
         assert_int_equal(draw.place_y, words[0]);
@@ -272,6 +273,40 @@ static void test_a_reduced_image_shows_the_same_region(void **state)
     test_ctx_free(ctx);
 }
 
+/* A decoder may deliver only the region and a little more. */
+static void test_a_cut_image_gives_the_same_bytes(void **state)
+{
+    (void)state;
+    enum { H = 90, W = 70, OUT = 12 };
+    struct der_ctx *ctx = test_ctx_new(1);
+    struct resample work = {.mem = &ctx->mem};
+    struct augment_spec spec = *augment_preset("imagenet-train");
+    spec.height = OUT;
+    spec.width = OUT;
+    struct augment augment;
+    assert_ok(ctx, augment_init(ctx, &spec, &augment));
+    uint8_t *pixels = case_picture(H, W, 3, 4);
+    struct augment_source whole = augment_full_size(interleaved(pixels, H, W, 3));
+    for (int64_t sample = 0; sample < 20; sample++) {
+        struct augment_draw draw = augment_draw(&spec, 1, 2, sample);
+        struct augment_region region = augment_region(&spec, &draw, H, W);
+        struct augment_source cut = whole;
+        cut.y = region.y / 2;
+        cut.x = region.x;
+        cut.image.data += cut.y * cut.image.row_stride + cut.x * cut.image.pixel_stride;
+        cut.image.height = region.y + region.height - cut.y;
+        cut.image.width = region.width;
+        float a[3 * OUT * OUT];
+        float b[3 * OUT * OUT];
+        assert_int_equal(augment_apply(&augment, &draw, &whole, &work, a), DER_OK);
+        assert_int_equal(augment_apply(&augment, &draw, &cut, &work, b), DER_OK);
+        assert_memory_equal(a, b, sizeof a);
+    }
+    free(pixels);
+    resample_fini(&work);
+    test_ctx_free(ctx);
+}
+
 static void test_sizes_that_do_not_fit_are_known(void **state)
 {
     (void)state;
@@ -311,9 +346,13 @@ static void test_specs_that_make_no_sense_are_refused(void **state)
 static void test_every_preset_is_sound(void **state)
 {
     (void)state;
-    static const char *const names[] = {
-        "cifar100-train", "cifar100-test", "cifar10-train",             "cifar10-test",
-        "imagenet-train", "imagenet-test", "imagenet-test-shorter-side"};
+    static const char *const names[] = {"cifar100-train",
+                                        "cifar100-test",
+                                        "cifar10-train",
+                                        "cifar10-test",
+                                        "imagenet-train",
+                                        "imagenet-test",
+                                        "imagenet-test-shorter-side"};
     struct der_ctx *ctx = test_ctx_new(1);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct augment augment;
@@ -336,6 +375,7 @@ int main(void)
         cmocka_unit_test(test_draws_depend_on_seed_epoch_and_sample),
         cmocka_unit_test(test_a_plain_transform_draws_nothing),
         cmocka_unit_test(test_a_reduced_image_shows_the_same_region),
+        cmocka_unit_test(test_a_cut_image_gives_the_same_bytes),
         cmocka_unit_test(test_sizes_that_do_not_fit_are_known),
         cmocka_unit_test(test_specs_that_make_no_sense_are_refused),
         cmocka_unit_test(test_every_preset_is_sound),

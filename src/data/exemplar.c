@@ -99,9 +99,8 @@ enum der_status exemplar_herd(struct der_ctx *ctx, const float *features, int n,
     if (m == 0)
         return DER_OK;
     size_t count;
-    double *rows = size_mul((size_t)n, (size_t)d, &count)
-                       ? mem_alloc(&ctx->mem, count, sizeof *rows)
-                       : NULL;
+    double *rows =
+        size_mul((size_t)n, (size_t)d, &count) ? mem_alloc(&ctx->mem, count, sizeof *rows) : NULL;
     double *mean = mem_alloc(&ctx->mem, (size_t)d, sizeof *mean);
     double *w = mem_alloc(&ctx->mem, (size_t)d, sizeof *w);
     bool *is_ranked = mem_zalloc(&ctx->mem, (size_t)n, sizeof *is_ranked);
@@ -141,7 +140,7 @@ void exemplars_free(struct exemplars *memory)
 {
     if (!memory)
         return;
-    for (int i = 0; i < memory->n_classes; i++)
+    for (int i = 0; memory->lists && i < memory->n_classes; i++)
         mem_free(&memory->ctx->mem, memory->lists[i].samples);
     mem_free(&memory->ctx->mem, memory->lists);
     mem_free(&memory->ctx->mem, memory);
@@ -179,8 +178,7 @@ enum der_status exemplars_view(const struct exemplars *memory, struct data_view 
     struct view_item *next = view->items;
     for (int label = 0; label < memory->n_classes; label++)
         for (int i = 0; i < memory->lists[label].n; i++)
-            *next++ = (struct view_item){.sample = memory->lists[label].samples[i],
-                                         .label = label};
+            *next++ = (struct view_item){.sample = memory->lists[label].samples[i], .label = label};
     *out = view;
     return DER_OK;
 }

@@ -37,8 +37,7 @@ NODISCARD enum der_status exemplar_herd(struct der_ctx *ctx, const float *featur
                                         int m, int32_t *ranks, int *n_ranked);
 
 /* An empty memory for up to n_classes classes. Caller frees with exemplars_free. */
-NODISCARD enum der_status exemplars_new(struct der_ctx *ctx, int n_classes,
-                                        struct exemplars **out);
+NODISCARD enum der_status exemplars_new(struct der_ctx *ctx, int n_classes, struct exemplars **out);
 void exemplars_free(struct exemplars *memory);
 
 /* Appends the list of the next class in learning order; the samples are copied. */

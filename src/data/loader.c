@@ -44,20 +44,20 @@ struct loader {
     struct loader_options options;
     struct row_source source;
     struct sampler sampler;
-    size_t image_floats;      /* of one row */
-    int64_t first, next;      /* batches: where the epoch was entered, what comes next */
-    int64_t next_issue;       /* batch that the next free slot gets */
-    bool is_broken;           /* a batch failed; the epoch is over */
-    struct slot *held;        /* lent to the caller */
-    int in_flight;            /* slots issued and not yet back */
-    struct slot *slots;       /* [n_slots] */
+    size_t image_floats; /* of one row */
+    int64_t first, next; /* batches: where the epoch was entered, what comes next */
+    int64_t next_issue;  /* batch that the next free slot gets */
+    bool is_broken;      /* a batch failed; the epoch is over */
+    struct slot *held;   /* lent to the caller */
+    int in_flight;       /* slots issued and not yet back */
+    struct slot *slots;  /* [n_slots] */
     int n_slots;
-    struct worker *workers;   /* [threads], or one for the caller itself */
+    struct worker *workers; /* [threads], or one for the caller itself */
     int n_workers;
     struct ring jobs, done;
-    atomic_bool hurry;        /* work in flight is not wanted any more */
+    atomic_bool hurry; /* work in flight is not wanted any more */
     atomic_bool is_cancelled;
-    bool *is_bad;             /* [view->n] reported already */
+    bool *is_bad; /* [view->n] reported already */
     int64_t n_bad;
 };
 

@@ -35,10 +35,10 @@ struct loader_options {
     enum data_split split;
     enum loader_mode mode;
     enum bad_images bad_images;
-    int batch;                          /* images of a full batch */
-    int threads;                        /* 0: loader_next does the work itself */
-    int n_buffers;                      /* batches in the making or in use; 0: LOADER_BUFFERS */
-    uint64_t seed;                      /* of order and augmentation */
+    int batch;     /* images of a full batch */
+    int threads;   /* 0: loader_next does the work itself */
+    int n_buffers; /* batches in the making or in use; 0: LOADER_BUFFERS */
+    uint64_t seed; /* of order and augmentation */
 };
 
 enum { LOADER_BUFFERS = 3 };

@@ -29,8 +29,13 @@ static int set_up(void **state)
     f.ctx = test_ctx_new(1);
     f.pixels = case_picture(N * 3, SIDE, SIDE, 9);
     static char path[] = "test set";
-    f.set = (struct dataset){.ctx = f.ctx, .kind = "test", .path = path, .channels = 3,
-                             .height = SIDE, .width = SIDE, .n_classes = 5};
+    f.set = (struct dataset){.ctx = f.ctx,
+                             .kind = "test",
+                             .path = path,
+                             .channels = 3,
+                             .height = SIDE,
+                             .width = SIDE,
+                             .n_classes = 5};
     f.set.part[DATA_TRAIN] = (struct data_part){.n = N, .labels = f.labels, .pixels = f.pixels};
     f.spec = *augment_preset("cifar100-train");
     f.spec.height = SIDE;

@@ -55,8 +55,8 @@ static void mt_seed(struct mt19937 *mt, uint32_t seed)
 static void mt_refill(struct mt19937 *mt)
 {
     for (int i = 0; i < MT_WORDS; i++) {
-        uint32_t joined = (mt->word[i] & 0x80000000u) |
-                          (mt->word[(i + 1) % MT_WORDS] & 0x7fffffffu);
+        uint32_t joined =
+            (mt->word[i] & 0x80000000u) | (mt->word[(i + 1) % MT_WORDS] & 0x7fffffffu);
         uint32_t twist = joined & 1 ? 0x9908b0dfu : 0;
         mt->word[i] = mt->word[(i + MT_SHIFT) % MT_WORDS] ^ (joined >> 1) ^ twist;
     }
@@ -182,7 +182,7 @@ static void show_token(const char *token, size_t length, char shown[TOKEN_SHOWN_
 {
     size_t n = length < TOKEN_SHOWN_MAX ? length : TOKEN_SHOWN_MAX;
     for (size_t i = 0; i < n; i++)
-        shown[i] = token[i] >= ' ' && token[i] <= '~' ? token[i] : '?';
+        shown[i] = (char)(token[i] >= ' ' && token[i] <= '~' ? token[i] : '?');
     shown[n] = '\0';
 }
 
@@ -205,13 +205,12 @@ static enum der_status parse_into(struct class_order *order, const char *source,
             char shown[TOKEN_SHOWN_MAX + 1];
             show_token(text + at, end - at, shown);
             return ctx_fail(order->ctx, DER_FORMAT,
-                            "class order %s, line %d: '%s' is not a class number (0 to %d)",
-                            source, line, shown, order->n - 1);
+                            "class order %s, line %d: '%s' is not a class number (0 to %d)", source,
+                            line, shown, order->n - 1);
         }
         if (n == order->n)
-            return ctx_fail(order->ctx, DER_FORMAT,
-                            "class order %s, line %d: more than %d classes", source, line,
-                            order->n);
+            return ctx_fail(order->ctx, DER_FORMAT, "class order %s, line %d: more than %d classes",
+                            source, line, order->n);
         order->class_of[n++] = class;
         at = end;
     }

@@ -71,7 +71,7 @@ static void test_paper_orders_are_permutations(void **state)
 }
 
 struct refusal {
-    const char *name;     /* of the order, or the text of a file */
+    const char *name; /* of the order, or the text of a file */
     int n_classes;
     const char *expected; /* within the message */
 };
@@ -124,8 +124,7 @@ static void test_texts_that_are_no_permutation_are_refused(void **state)
                                      cases[i].n_classes, &order),
                          DER_FORMAT);
         assert_null(order);
-        if (!strstr(der_ctx_error(ctx), cases[i].expected) ||
-            !strstr(der_ctx_error(ctx), "x.txt"))
+        if (!strstr(der_ctx_error(ctx), cases[i].expected) || !strstr(der_ctx_error(ctx), "x.txt"))
             fail_msg("'%s' says: %s", cases[i].name, der_ctx_error(ctx));
     }
     test_ctx_free(ctx);

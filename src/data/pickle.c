@@ -26,10 +26,10 @@ enum der_status pickle_broken(struct machine *m, const char *what)
 static enum der_status grow(struct machine *m, void **table, size_t *capacity, size_t n,
                             size_t size, size_t most)
 {
+    if (n >= most)
+        return pickle_broken(m, "the pickle is larger or deeper than any CIFAR file");
     if (n < *capacity)
         return DER_OK;
-    if (n >= most)
-        return pickle_broken(m, "the pickle is larger than any CIFAR file");
     size_t wanted = *capacity > 0 ? *capacity * 2 : TABLE_START;
     void *larger = mem_realloc(&m->p->ctx->mem, *table, wanted, size);
     if (!larger)

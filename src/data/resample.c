@@ -94,8 +94,8 @@ static bool plan_axis(struct mem *mem, struct resample_weights *w, const struct 
         return false;
     for (int i = 0; i < axis->count; i++) {
         double centre = axis->begin + (axis->first + i + 0.5) * scale;
-        w->n[i] = weigh(centre, stretch, in_size, &w->from[i],
-                        w->weight + (size_t)i * (size_t)w->taps);
+        w->n[i] =
+            weigh(centre, stretch, in_size, &w->from[i], w->weight + (size_t)i * (size_t)w->taps);
     }
     return true;
 }
@@ -237,7 +237,7 @@ static void resize_strip(struct resample *work, const uint8_t *src, ptrdiff_t ro
     size_t column = round_up(n_rows);
     size_t row = round_up(width);
     void (*run)(uint8_t *, const uint8_t *, size_t, int, int, const struct resample_weights *) =
-        has_avx2() ? combine_avx2 : combine_portable;
+        has_avx2() && !work->is_portable ? combine_avx2 : combine_portable;
 
     transpose(work->columns, column, src + first_y * row_stride + (ptrdiff_t)first_x * channels,
               row_stride, n_rows, n_columns * channels);
@@ -268,8 +268,8 @@ static bool reserve_all(struct resample *work, int channels, int width, int heig
 }
 
 enum der_status resample_apply(struct resample *work, const struct image_view *src,
-                               const struct resample_axis *across,
-                               const struct resample_axis *down, struct image_view *out)
+                               const struct resample_axis *across, const struct resample_axis *down,
+                               struct image_view *out)
 {
     bool is_interleaved = src->channel_stride == 1 && src->pixel_stride == src->channels;
     assert(is_interleaved || src->pixel_stride == 1);
@@ -308,5 +308,5 @@ void resample_fini(struct resample *work)
     mem_free(work->mem, work->narrowed);
     mem_free(work->mem, work->rows);
     mem_free(work->mem, work->result);
-    *work = (struct resample){.mem = work->mem};
+    *work = (struct resample){.mem = work->mem, .is_portable = work->is_portable};
 }

@@ -9,6 +9,8 @@
 
 #include "data/dataset.h"
 
+#include <stdbool.h>
+
 /* One direction of a resize: the stretch [begin, end) of the source becomes `size` pixels, of which
  * `count` from `first` on are wanted (a crop of the result costs no more than its own pixels). */
 struct resample_axis {
@@ -29,6 +31,7 @@ struct resample_weights {
 /* Working memory of one thread. Zeroed but for `mem`, it is ready. */
 struct resample {
     struct mem *mem;
+    bool is_portable; /* leave out what this processor has beyond the common; for tests */
     struct resample_weights across, down;
     uint8_t *columns;  /* [source columns needed][channels][source rows needed, rounded up] */
     uint8_t *narrowed; /* [result columns][channels][source rows needed, rounded up] */

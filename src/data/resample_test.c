@@ -21,9 +21,15 @@ static struct resize_case from_numbers(const int64_t *numbers)
     const int v[N_NUMBERS] = {(int)numbers[0], (int)numbers[1], (int)numbers[2], (int)numbers[3],
                               (int)numbers[4], (int)numbers[5], (int)numbers[6], (int)numbers[7],
                               (int)numbers[8], (int)numbers[9]};
-    return (struct resize_case){.channels = v[0],   .height = v[1],     .width = v[2],
-                                .seed = (uint32_t)v[3], .y = v[4],      .x = v[5],
-                                .box_height = v[6], .box_width = v[7],  .to_height = v[8],
+    return (struct resize_case){.channels = v[0],
+                                .height = v[1],
+                                .width = v[2],
+                                .seed = (uint32_t)v[3],
+                                .y = v[4],
+                                .x = v[5],
+                                .box_height = v[6],
+                                .box_width = v[7],
+                                .to_height = v[8],
                                 .to_width = v[9]};
 }
 
@@ -55,8 +61,7 @@ static void assert_bytes(const struct image_view *got, const uint8_t *want, int 
     for (int c = 0; c < got->channels; c++)
         for (int y = 0; y < got->height; y++)
             for (int x = 0; x < got->width; x++) {
-                int expected =
-                    want[(c * full_height + first_y + y) * full_width + first_x + x];
+                int expected = want[(c * full_height + first_y + y) * full_width + first_x + x];
                 int met = got->data[c * got->channel_stride + y * got->row_stride +
                                     x * got->pixel_stride];
                 if (met != expected)
@@ -78,12 +83,12 @@ static void test_results_are_pillows(void **state)
         const uint8_t *want = case_data(&file, bytes);
         uint8_t *pixels = case_picture(c.height, c.width, c.channels, c.seed);
         uint8_t *planes = malloc((size_t)(c.channels * c.height * c.width));
-        struct resample_axis across = {
-            .end = c.box_width, .size = c.to_width, .count = c.to_width};
+        struct resample_axis across = {.end = c.box_width, .size = c.to_width, .count = c.to_width};
         struct resample_axis down = {
             .end = c.box_height, .size = c.to_height, .count = c.to_height};
-        for (int planar = 0; planar < 2; planar++) {
-            struct image_view src = box_of(&c, pixels, planar ? planes : NULL);
+        for (int variant = 0; variant < 4; variant++) {
+            struct image_view src = box_of(&c, pixels, variant % 2 ? planes : NULL);
+            work.is_portable = variant >= 2;
             struct image_view out;
             assert_int_equal(resample_apply(&work, &src, &across, &down, &out), DER_OK);
             assert_int_equal(out.height, c.to_height);

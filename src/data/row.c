@@ -27,8 +27,8 @@ static enum der_status load_file(const struct augment_spec *spec, const struct a
     int scale = IMAGE_SCALE_FULL;
     if (spec->scaled_decode) {
         struct augment_region region = augment_region(spec, draw, info->height, info->width);
-        scale = image_scale_for(info, region.height, region.width, region.to_height,
-                                region.to_width);
+        scale =
+            image_scale_for(info, region.height, region.width, region.to_height, region.to_width);
     }
     *image = (struct augment_source){.height = info->height, .width = info->width, .scale = scale};
     return image_decode(decoder, spec->channels, scale, &image->image);

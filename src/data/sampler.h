@@ -13,10 +13,10 @@
 
 struct sampler {
     struct mem *mem;
-    int64_t n;       /* items */
-    int batch;       /* items of a full batch */
-    bool training;   /* shuffled, and a tail of one item is dropped */
-    int64_t *order;  /* [n] item at every position of the epoch */
+    int64_t n;      /* items */
+    int batch;      /* items of a full batch */
+    bool training;  /* shuffled, and a tail of one item is dropped */
+    int64_t *order; /* [n] item at every position of the epoch */
 };
 
 /* For training the items are shuffled by sampler_epoch, and a last batch of a single item is left

@@ -73,7 +73,7 @@ static int wave(uint32_t angle)
 {
     int x = (int)(angle >> 16) - UNIT; /* -1/2 .. 1/2 turn, so the sign is reversed below */
     int magnitude = x < 0 ? -x : x;
-    return -((x * (UNIT - magnitude)) >> 13);
+    return -(x * (UNIT - magnitude)) / (UNIT / 4);
 }
 
 static int wave_cosine(uint32_t angle)
@@ -139,7 +139,9 @@ static void compose(struct picture *p, const struct parameters *parameters, int 
     p->phase = draw(d);
     p->contrast = between(draw(d), 90, 200);
 
-    set_stripes(draw(d), between(draw(d), 300, 2300), size, &p->back_x, &p->back_y);
+    uint32_t back_angle = draw(d);
+    int back_periods = between(draw(d), 300, 2300);
+    set_stripes(back_angle, back_periods, size, &p->back_x, &p->back_y);
     p->back_phase = draw(d);
     p->back_colour = between(draw(d), 0, COLOURS - 1);
     p->back_contrast = between(draw(d), 20, 110);

@@ -98,8 +98,8 @@ static int compare_tickets(const void *a, const void *b)
 
 /* The items in random order within each label: the first m of a label are a draw of m samples
  * without replacement. Caller gives the block back. */
-static struct ticket *draw_tickets(struct der_ctx *ctx, const struct data_view *view,
-                                   uint64_t seed, enum rng_purpose purpose, uint32_t stream)
+static struct ticket *draw_tickets(struct der_ctx *ctx, const struct data_view *view, uint64_t seed,
+                                   enum rng_purpose purpose, uint32_t stream)
 {
     struct ticket *tickets = mem_alloc(&ctx->mem, (size_t)view->n, sizeof *tickets);
     if (!tickets)
@@ -197,9 +197,9 @@ enum der_status view_holdout(struct der_ctx *ctx, const struct data_view *view, 
     struct ticket *tickets = draw_tickets(ctx, view, seed, RNG_VALIDATION, 0);
     bool *is_held = mem_zalloc(&ctx->mem, (size_t)view->n, sizeof *is_held);
     int64_t n_held = 0;
-    enum der_status status =
-        tickets && is_held ? mark_held(ctx, view, tickets, share, is_held, &n_held)
-                           : ctx_nomem(ctx);
+    enum der_status status = tickets && is_held
+                                 ? mark_held(ctx, view, tickets, share, is_held, &n_held)
+                                 : ctx_nomem(ctx);
     if (status == DER_OK)
         status = view_new(ctx, view->n - n_held, kept);
     if (status == DER_OK)

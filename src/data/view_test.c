@@ -171,8 +171,8 @@ static void test_holdout_takes_its_share_of_every_class(void **state)
     static const struct {
         double share;
         int64_t held[N_CLASSES];
-    } cases[] = {{0.1, {1, 1, 2, 1}}, {0.5, {5, 3, 10, 3}}, {0.01, {1, 1, 1, 1}},
-                 {0.99, {9, 4, 19, 4}}};
+    } cases[] = {
+        {0.1, {1, 1, 2, 1}}, {0.5, {5, 3, 10, 3}}, {0.01, {1, 1, 1, 1}}, {0.99, {9, 4, 19, 4}}};
     struct data_view *view;
     assert_ok(f->ctx, view_classes(f->ctx, &f->part, f->order, 0, N_CLASSES, &view));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -37,14 +37,15 @@ static enum der_status count_batch(const struct stage_program *program, const st
 
 static enum der_status run_batches(struct der_ctx *ctx, struct loader *loader,
                                    const struct stage_program *program,
-                                   const struct augment_spec *spec, const atomic_bool *cancel,
-                                   int32_t *ranks, struct evaluation *e)
+                                   const struct augment_spec *spec,
+                                   const struct train_hooks *hooks, int32_t *ranks,
+                                   struct evaluation *e)
 {
     size_t image_floats = (size_t)spec->channels * (size_t)spec->height * (size_t)spec->width;
     TRY(loader_start(loader, 0, 0));
     for (;;) {
         const struct batch *batch;
-        if (cancel && atomic_load(cancel))
+        if (train_cancelled(hooks))
             return ctx_fail(ctx, DER_CANCELLED, "evaluation stopped on request");
         TRY(loader_next(loader, &batch));
         if (!batch)
@@ -58,8 +59,8 @@ static enum der_status run_batches(struct der_ctx *ctx, struct loader *loader,
 }
 
 enum der_status evaluate(struct der_ctx *ctx, const struct stage_ops *ops, void *self,
-                         const struct loader_options *data, int n_classes, const atomic_bool *cancel,
-                         struct evaluation *out)
+                         const struct loader_options *data, int n_classes,
+                         const struct train_hooks *hooks, struct evaluation *out)
 {
     assert(data->mode == LOADER_EVAL);
     TRY(evaluation_init(ctx, n_classes, out));
@@ -72,7 +73,7 @@ enum der_status evaluate(struct der_ctx *ctx, const struct stage_ops *ops, void 
     struct loader *loader;
     enum der_status status = loader_new(ctx, data, &loader);
     if (status == DER_OK)
-        status = run_batches(ctx, loader, &program, data->augment, cancel, ranks, out);
+        status = run_batches(ctx, loader, &program, data->augment, hooks, ranks, out);
     loader_free(loader);
     mem_free(&ctx->mem, ranks);
     return status;

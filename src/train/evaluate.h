@@ -19,7 +19,7 @@ struct evaluation {
  * evaluation_fini, also after a failure. */
 NODISCARD enum der_status evaluate(struct der_ctx *ctx, const struct stage_ops *ops, void *self,
                                    const struct loader_options *data, int n_classes,
-                                   const atomic_bool *cancel, struct evaluation *out);
+                                   const struct train_hooks *hooks, struct evaluation *out);
 void evaluation_fini(struct der_ctx *ctx, struct evaluation *evaluation);
 
 /* Per cent over the classes [first, last), all images alike; 0 when there are none. */

@@ -26,9 +26,9 @@ struct run {
     int64_t images, correct, ranked;
 };
 
-static bool is_cancelled(const struct run *run)
+bool train_cancelled(const struct train_hooks *hooks)
 {
-    return run->hooks && run->hooks->cancel && atomic_load(run->hooks->cancel);
+    return hooks && hooks->cancelled && hooks->cancelled(hooks->user);
 }
 
 /* Adds the losses of one iteration, weighted by its images so that the tail counts as what it is. */
@@ -128,7 +128,7 @@ static enum der_status run_epoch(struct run *run, int epoch)
     TRY(loader_start(run->loader, (uint32_t)epoch, 0));
     for (;; now.iteration++) {
         const struct batch *batch;
-        if (is_cancelled(run))
+        if (train_cancelled(run->hooks))
             return ctx_fail(run->ctx, DER_CANCELLED, "%s: stopped in epoch %d on request",
                             stage->name, epoch + 1);
         TRY(loader_next(run->loader, &batch));

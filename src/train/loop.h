@@ -69,9 +69,12 @@ struct train_progress {
 
 struct train_hooks {
     void (*progress)(void *user, const struct train_progress *progress); /* may be NULL */
-    void *user;
-    const atomic_bool *cancel; /* may be NULL; true ends the loop with DER_CANCELLED */
+    bool (*cancelled)(void *user); /* may be NULL; true ends the work with DER_CANCELLED */
+    void *user;                    /* argument of both */
 };
+
+/* True when the hooks ask for an end. */
+bool train_cancelled(const struct train_hooks *hooks);
 
 /* Runs the epochs from `first_epoch` on. DER_NUMERIC names stage, loss, epoch and batch when a loss
  * is no longer finite or has left every sensible range. */

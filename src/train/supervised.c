@@ -158,7 +158,7 @@ enum der_status supervised_train(struct supervised *model, const char *name,
 }
 
 enum der_status supervised_test(struct supervised *model, const struct loader_options *data,
-                                const atomic_bool *cancel, struct evaluation *out)
+                                const struct train_hooks *hooks, struct evaluation *out)
 {
-    return evaluate(model->be->ctx, &TESTING, model, data, model->options.n_classes, cancel, out);
+    return evaluate(model->be->ctx, &TESTING, model, data, model->options.n_classes, hooks, out);
 }

@@ -41,6 +41,6 @@ NODISCARD enum der_status supervised_train(struct supervised *model, const char 
 /* Accuracy on `data` (mode LOADER_EVAL), with the batch norms folded. */
 NODISCARD enum der_status supervised_test(struct supervised *model,
                                           const struct loader_options *data,
-                                          const atomic_bool *cancel, struct evaluation *out);
+                                          const struct train_hooks *hooks, struct evaluation *out);
 
 #endif

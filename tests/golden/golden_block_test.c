@@ -42,8 +42,7 @@ static int declare(const struct block *b, const char *layer, const char *part)
     if (!tensor)
         return NO_VALUE;
     int value;
-    assert_ok(b->g->ctx,
-              graph_param(b->g, key, tensor->shape, !strstr(part, "running"), &value));
+    assert_ok(b->g->ctx, graph_param(b->g, key, tensor->shape, !strstr(part, "running"), &value));
     return value;
 }
 
@@ -104,8 +103,7 @@ static void check_value(const struct golden_run *run, int value, const struct go
     free(got);
 }
 
-static void check_block(const struct block *b, struct golden_run *run,
-                        const struct block_values *v)
+static void check_block(const struct block *b, struct golden_run *run, const struct block_values *v)
 {
     golden_run_scalar(run, v->weight, 1.0f);
     for (int i = 0; i < b->g->n_values; i++) {
@@ -168,7 +166,10 @@ static void test_block(void **state)
     golden_close(file);
 }
 
-#define BLOCK(label, name) {label, test_block, NULL, NULL, (void *)(uintptr_t)(name)}
+#define BLOCK(label, name)                                                                         \
+    {                                                                                              \
+        label, test_block, NULL, NULL, (void *)(uintptr_t)(name)                                   \
+    }
 
 int main(void)
 {

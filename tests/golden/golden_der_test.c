@@ -40,9 +40,9 @@ static void fill_masks(struct der *der)
         char name[NAME_MAX_CHARS];
         int index;
         (void)snprintf(name, sizeof name, "e%d", i);
-        assert_ok(ctx, param_set_add(der->masks, name,
-                                     shape_1d(resnet_mask_channels(&der->spec, i)), PARAM_LEARNT,
-                                     INIT_STANDARD_NORMAL, &index));
+        assert_ok(ctx,
+                  param_set_add(der->masks, name, shape_1d(resnet_mask_channels(&der->spec, i)),
+                                PARAM_LEARNT, INIT_STANDARD_NORMAL, &index));
     }
     assert_ok(ctx, param_set_allocate(der->masks, der->rig.be));
     assert_ok(ctx, param_set_thaw(der->masks));
@@ -93,8 +93,7 @@ static void add_inputs(struct iteration *it, const struct der *der)
 {
     struct der_ctx *ctx = der->rig.ctx;
     const struct shape one = shape_1d(1);
-    struct shape image =
-        shape_4d(BATCH, der->spec.in_channels, der->spec.height, der->spec.width);
+    struct shape image = shape_4d(BATCH, der->spec.in_channels, der->spec.height, der->spec.width);
     struct shape matrix = shape_2d(BATCH, N_FROZEN + der->dim);
     assert_ok(ctx, graph_input(it->g, "image", DTYPE_F32, image, &it->image));
     assert_ok(ctx, graph_input(it->g, "labels", DTYPE_I32, shape_1d(BATCH), &it->labels));
@@ -102,8 +101,7 @@ static void add_inputs(struct iteration *it, const struct der *der)
     assert_ok(ctx, graph_input(it->g, "s", DTYPE_F32, one, &it->s));
     assert_ok(ctx, graph_input(it->g, "lr", DTYPE_F32, one, &it->lr));
     assert_ok(ctx, graph_input(it->g, "weight", DTYPE_F32, one, &it->weight));
-    assert_ok(ctx,
-              graph_input(it->g, "sparsity_weight", DTYPE_F32, one, &it->sparsity_weight));
+    assert_ok(ctx, graph_input(it->g, "sparsity_weight", DTYPE_F32, one, &it->sparsity_weight));
     assert_ok(ctx, params_attach(der->extractor, it->g, true, &it->extractor));
     assert_ok(ctx, params_attach(der->heads, it->g, true, &it->heads));
     assert_ok(ctx, params_attach(der->masks, it->g, true, &it->masks));

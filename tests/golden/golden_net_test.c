@@ -77,8 +77,7 @@ static void pass_init(struct pass *p, struct net *net, int batch, int mode)
     bool training = mode & MODE_TRAIN;
     *p = (struct pass){.image = NO_VALUE};
     assert_ok(ctx, graph_new(ctx, &p->g));
-    struct shape image =
-        shape_4d(batch, net->spec.in_channels, net->spec.height, net->spec.width);
+    struct shape image = shape_4d(batch, net->spec.in_channels, net->spec.height, net->spec.width);
     assert_ok(ctx, graph_input(p->g, "image", DTYPE_F32, image, &p->image));
     assert_ok(ctx, params_attach(net->extractor, p->g, training, &p->extractor));
     assert_ok(ctx, params_attach(net->head, p->g, training, &p->head));
@@ -90,8 +89,7 @@ static void pass_init(struct pass *p, struct net *net, int batch, int mode)
     if (training) {
         assert_ok(ctx, graph_input(p->g, "labels", DTYPE_I32, shape_1d(batch), &p->labels));
         assert_ok(ctx, graph_input(p->g, "weight", DTYPE_F32, shape_1d(1), &p->weight));
-        assert_ok(ctx,
-                  graph_softmax_xent(p->g, p->logits, p->labels, p->weight, NULL, &p->loss));
+        assert_ok(ctx, graph_softmax_xent(p->g, p->logits, p->labels, p->weight, NULL, &p->loss));
     }
     if (mode & MODE_FUSE)
         assert_ok(ctx, graph_fuse(p->g));
@@ -206,8 +204,14 @@ static void test_sgd_steps(void **state)
         check_steps(*state, *ops);
 }
 
-#define NET(label, name)   {label, test_network, NULL, NULL, (void *)(uintptr_t)(name)}
-#define STEPS(label, name) {label, test_sgd_steps, NULL, NULL, (void *)(uintptr_t)(name)}
+#define NET(label, name)                                                                           \
+    {                                                                                              \
+        label, test_network, NULL, NULL, (void *)(uintptr_t)(name)                                 \
+    }
+#define STEPS(label, name)                                                                         \
+    {                                                                                              \
+        label, test_sgd_steps, NULL, NULL, (void *)(uintptr_t)(name)                               \
+    }
 
 int main(void)
 {

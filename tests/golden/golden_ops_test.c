@@ -175,8 +175,8 @@ struct op_graph {
     const struct golden_file *file;
     const char *name; /* of the case */
     struct graph *g;
-    bool *written;    /* [capacity] by value: some node writes it */
-    bool *after;      /* [capacity] by value: an input that a node overwrites */
+    bool *written; /* [capacity] by value: some node writes it */
+    bool *after;   /* [capacity] by value: an input that a node overwrites */
 };
 
 /* Copies the next word to `word`; returns what follows, NULL at the end. ':' and ';' stand alone. */
@@ -344,7 +344,10 @@ static void test_every_op_has_a_case(void **state)
     golden_close(file);
 }
 
-#define FAMILY(label, prefix) {label, test_cases, NULL, NULL, (void *)(uintptr_t)(prefix)}
+#define FAMILY(label, prefix)                                                                      \
+    {                                                                                              \
+        label, test_cases, NULL, NULL, (void *)(uintptr_t)(prefix)                                 \
+    }
 
 int main(void)
 {

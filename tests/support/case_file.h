@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct case_file {
-    char *text;  /* the .txt, read from `at` on */
+    char *text; /* the .txt, read from `at` on */
     char *at;
     char *bytes; /* the .bin, read from `used` on */
     size_t size, used;

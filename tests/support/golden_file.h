@@ -26,7 +26,7 @@ struct golden_file {
     char *bytes;                   /* the whole file */
     struct golden_tensor *tensors; /* [n_tensors] */
     int n_tensors;
-    struct golden_note *notes;     /* [n_notes], in the order of the file */
+    struct golden_note *notes; /* [n_notes], in the order of the file */
     int n_notes;
 };
 

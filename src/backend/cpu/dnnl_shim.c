@@ -167,6 +167,12 @@ static int64_t block_of(const struct shim_desc *desc, const int64_t dim[4])
     return -1;
 }
 
+/* Images of one pixel look the same in several layouts: what was asked for is what it is. */
+static int64_t chosen_block(int64_t asked, const struct shim_desc *desc, const int64_t dim[4])
+{
+    return asked == BLOCK_ANY ? block_of(desc, dim) : asked;
+}
+
 static void conv_dims(const struct conv_geometry *g, int64_t src[4], int64_t weights[4],
                       int64_t dst[4])
 {
@@ -260,11 +266,11 @@ static dnnl_status_t query_info(struct shim_conv *conv, const_dnnl_primitive_des
     conv_dims(&conv->spec.geometry, src, weights, dst);
     struct shim_desc desc = {0};
     dnnl_status_t status = desc_query(&desc, primitive_desc, names->src_query);
-    conv->info.src_block = status == dnnl_success ? block_of(&desc, src) : -1;
+    conv->info.src_block = chosen_block(conv->spec.src_block, &desc, src);
     desc_fini(&desc);
     if (status == dnnl_success)
         status = desc_query(&desc, primitive_desc, names->dst_query);
-    conv->info.dst_block = status == dnnl_success ? block_of(&desc, dst) : -1;
+    conv->info.dst_block = chosen_block(conv->spec.dst_block, &desc, dst);
     desc_fini(&desc);
     if (status == dnnl_success)
         status = desc_query(&desc, primitive_desc, dnnl_query_scratchpad_md);
