@@ -22,6 +22,13 @@ const struct command commands[] = {
         .run = cmd_nets,
     },
     {
+        .name = "train",
+        .usage = "--data DIR [OPTIONS]",
+        .summary = "train a network on a data set and test it",
+        .details = "",
+        .run = cmd_train,
+    },
+    {
         .name = "version",
         .usage = "",
         .summary = "show the version and what is built in",
@@ -32,11 +39,6 @@ const struct command commands[] = {
 
 const int n_commands = (int)(sizeof commands / sizeof commands[0]);
 
-enum {
-    NAME_MAX_LENGTH = 32, /* longer words resemble no command */
-    DISTANCE_MAX = 2,     /* edits that still count as a typing mistake */
-};
-
 static int min3(int a, int b, int c)
 {
     int least = a < b ? a : b;
@@ -45,14 +47,14 @@ static int min3(int a, int b, int c)
 
 /* Levenshtein distance, row by row:
  *   d(i, j) = min(d(i-1, j) + 1, d(i, j-1) + 1, d(i-1, j-1) + [a_i != b_j]) */
-static int edit_distance(const char *a, const char *b)
+int edit_distance(const char *a, const char *b)
 {
     size_t n_a = strlen(a);
     size_t n_b = strlen(b);
-    if (n_a > NAME_MAX_LENGTH || n_b > NAME_MAX_LENGTH)
-        return NAME_MAX_LENGTH;
+    if (n_a > NAME_LENGTH_MAX || n_b > NAME_LENGTH_MAX)
+        return NAME_LENGTH_MAX;
 
-    int row[NAME_MAX_LENGTH + 1];
+    int row[NAME_LENGTH_MAX + 1];
     for (size_t j = 0; j <= n_b; j++)
         row[j] = (int)j;
     for (size_t i = 1; i <= n_a; i++) {
@@ -78,7 +80,7 @@ const struct command *command_find(const char *name)
 const char *command_suggest(const char *name)
 {
     const char *best = NULL;
-    int best_distance = DISTANCE_MAX + 1;
+    int best_distance = SUGGEST_DISTANCE + 1;
     for (int i = 0; i < n_commands; i++) {
         int distance = edit_distance(name, commands[i].name);
         if (distance < best_distance) {

@@ -55,6 +55,7 @@ required=(
 optional=(
     "python3-numpy:has_torch"
     "python3-torch:has_torch"
+    "python3-pil:/usr/bin/python3 -c 'import PIL'"
 )
 
 missing=()
@@ -113,10 +114,10 @@ if [ ${#wanted[@]} -gt 0 ]; then
 fi
 for package in "${missing_optional[@]}"; do
     if ! exists "$package"; then
-        echo "setup: $package is not offered by this system; golden files are not regenerated"
+        echo "setup: $package is not offered by this system; golden files and fixtures are not regenerated"
     else
         echo "setup: installing $package"
         "${sudo[@]}" apt-get install -qq -y --no-install-recommends "$package" >/dev/null ||
-            echo "setup: $package could not be installed; golden files are not regenerated"
+            echo "setup: $package could not be installed; golden files and fixtures are not regenerated"
     fi
 done

@@ -17,6 +17,7 @@
 #include <der/export.h>
 #include <der/network.h>
 #include <der/status.h>
+#include <der/train.h>
 #include <der/version.h>
 
 #endif

@@ -1,0 +1,37 @@
+#include "progress.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* "1:05" or "2:03:07". */
+static const char *duration(double seconds, char text[32])
+{
+    long s = seconds > 0.0 ? (long)(seconds + 0.5) : 0;
+    if (s >= 3600)
+        (void)snprintf(text, 32, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        (void)snprintf(text, 32, "%ld:%02ld", s / 60, s % 60);
+    return text;
+}
+
+void progress_show(void *user, const struct der_progress *p)
+{
+    (void)user;
+    int terminal = isatty(STDERR_FILENO);
+    if (!terminal && !p->epoch_done)
+        return;
+    char left[32];
+    char accuracy[32] = "";
+    if (p->accuracy >= 0.0)
+        (void)snprintf(accuracy, sizeof accuracy, "  accuracy %5.2f %%", p->accuracy);
+    /* \033[K clears what a longer line before has left. */
+    fprintf(stderr, "%s%s: epoch %d/%d", terminal ? "\r" : "", p->stage, p->epoch + 1, p->epochs);
+    if (terminal)
+        fprintf(stderr, "  batch %" PRId64 "/%" PRId64, p->iteration, p->n_iterations);
+    fprintf(stderr, "  lr %.4g  loss %.4f%s  %.0f images/s  %s left%s", p->lr, p->loss, accuracy,
+            p->images_per_second, duration(p->seconds_left, left), terminal ? "\033[K" : "\n");
+    if (terminal && p->epoch_done && p->epoch + 1 == p->epochs)
+        fputc('\n', stderr);
+    fflush(stderr);
+}
