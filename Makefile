@@ -15,6 +15,9 @@ test-slow:
 bench: all
 	bench/run.sh
 
+demo:
+	tools/demo.sh
+
 format:
 	tools/check_format.sh --fix
 
@@ -27,4 +30,4 @@ install: all
 clean:
 	rm -rf build
 
-.PHONY: all test test-slow bench format lint install clean
+.PHONY: all test test-slow bench demo format lint install clean

@@ -25,7 +25,7 @@ const struct command commands[] = {
         .name = "train",
         .usage = "--data DIR [OPTIONS]",
         .summary = "train a network on a data set and test it",
-        .details = "",
+        .details = "\n'der train --help' lists the options.\n",
         .run = cmd_train,
     },
     {

@@ -33,7 +33,8 @@ static enum exit_code store(const struct option *option, const char *text)
     return EXIT_USAGE;
 }
 
-static enum exit_code fail_unknown(const struct option *options, int n, const char *word, int length)
+static enum exit_code fail_unknown(const struct option *options, int n, const char *word,
+                                   int length)
 {
     char name[NAME_LENGTH_MAX + 1];
     const char *close = NULL;

@@ -9,11 +9,11 @@
 enum option_type { OPTION_TEXT, OPTION_INT, OPTION_NUMBER };
 
 struct option {
-    const char *name;       /* without the two hyphens */
+    const char *name; /* without the two hyphens */
     enum option_type type;
-    const char *argument;   /* placeholder in the help: DIR, N */
-    const char *help;       /* one line */
-    void *target;           /* const char **, int * or double * */
+    const char *argument; /* placeholder in the help: DIR, N */
+    const char *help;     /* one line */
+    void *target;         /* const char **, int * or double * */
 };
 
 /* Reads "--name value" and "--name=value". Anything else, an unknown flag, a missing or malformed value

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Installs what building and testing need and what is not there yet (Debian 12, Ubuntu 24.04).
+# setup.sh [demo]: installs what building and testing need, or what the demonstration needs, and what
+# is not there yet (Debian 12, Ubuntu 24.04).
 #
 # Each package is probed by what it is wanted for, so a tool from elsewhere will do. With
 # DER_NO_INSTALL=1 the missing packages are named and the script stops with status 1.
@@ -51,12 +52,19 @@ required=(
     "python3-pip:python3 -m pip --version"
     "python3-venv:python3 -c 'import ensurepip, venv'"
 )
+if [ "${1:-}" = demo ]; then
+    required=("${required[@]:0:1}" "cmake:has_cmake" "libdnnl-dev:includes oneapi/dnnl/dnnl.h"
+        "zlib1g-dev:includes zlib.h")
+fi
 # Without these something is skipped, and the one who skips it says so.
 optional=(
     "python3-numpy:has_torch"
     "python3-torch:has_torch"
     "python3-pil:/usr/bin/python3 -c 'import PIL'"
 )
+if [ "${1:-}" = demo ]; then
+    optional=("dataset-fashion-mnist:test -d /usr/share/datasets/fashion-mnist")
+fi
 
 missing=()
 missing_optional=()
@@ -114,10 +122,10 @@ if [ ${#wanted[@]} -gt 0 ]; then
 fi
 for package in "${missing_optional[@]}"; do
     if ! exists "$package"; then
-        echo "setup: $package is not offered by this system; golden files and fixtures are not regenerated"
+        echo "setup: $package is not offered by this system; what needs it will be left out"
     else
         echo "setup: installing $package"
         "${sudo[@]}" apt-get install -qq -y --no-install-recommends "$package" >/dev/null ||
-            echo "setup: $package could not be installed; golden files and fixtures are not regenerated"
+            echo "setup: $package could not be installed; what needs it will be left out"
     fi
 done

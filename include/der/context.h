@@ -20,10 +20,10 @@ typedef void der_log_fn(void *user, enum der_log_level level, const char *text);
 
 /* Settings of a context. Zero-initialise, then set what differs from the defaults. */
 struct der_ctx_options {
-    int threads;      /* compute threads; 0 means 1. Results depend on it, so it is never guessed */
-    uint64_t seed;    /* every random draw is a pure function of it; 0 is a seed like any other */
-    der_log_fn *log;  /* NULL: the library stays silent */
-    void *log_user;   /* handed to `log` */
+    int threads;     /* compute threads; 0 means 1. Results depend on it, so it is never guessed */
+    uint64_t seed;   /* every random draw is a pure function of it; 0 is a seed like any other */
+    der_log_fn *log; /* NULL: the library stays silent */
+    void *log_user;  /* handed to `log` */
 };
 
 /* What the context's allocator has seen so far. */

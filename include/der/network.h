@@ -8,11 +8,11 @@
 
 /* One network at its published width. Strings are of static storage. */
 struct der_network_info {
-    const char *name;       /* as settings and flags take it */
-    const char *summary;    /* one line */
-    int64_t parameters;     /* learnt numbers, the classifier not counted */
-    int features;           /* length of the feature vector */
-    int maskable_channels;  /* channels that learned masks can prune */
+    const char *name;      /* as settings and flags take it */
+    const char *summary;   /* one line */
+    int64_t parameters;    /* learnt numbers, the classifier not counted */
+    int features;          /* length of the feature vector */
+    int maskable_channels; /* channels that learned masks can prune */
 };
 
 /* How many networks there are. */

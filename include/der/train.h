@@ -10,12 +10,12 @@
 
 /* Where training stands; averages since the epoch began. */
 struct der_progress {
-    const char *stage;                /* what is being trained; borrowed */
-    int epoch, epochs;                /* from 0, in all */
-    int64_t iteration, n_iterations;  /* done in this epoch, in all of it */
+    const char *stage;               /* what is being trained; borrowed */
+    int epoch, epochs;               /* from 0, in all */
+    int64_t iteration, n_iterations; /* done in this epoch, in all of it */
     bool epoch_done;
     double lr, loss;
-    double accuracy;                  /* per cent of the training images; negative: not measured */
+    double accuracy; /* per cent of the training images; negative: not measured */
     double images_per_second;
     double seconds, seconds_left;
 };
@@ -26,17 +26,17 @@ enum der_bad_images { DER_BAD_IMAGES_STOP, DER_BAD_IMAGES_SKIP };
 
 /* Settings; zero or NULL means the default in parentheses. */
 struct der_train_options {
-    const char *data;               /* folder of a data set, or "synth:..."; required */
-    const char *network;            /* as der_network_describe names it ("resnet18-cifar") */
-    double width;                   /* factor on every layer's channels (1) */
-    const char *backend;            /* "cpu", "ref" (the fastest of the build) */
-    int epochs;                     /* (170, the paper's; its schedule is squeezed into others) */
-    int batch;                      /* images a batch (128) */
-    double lr;                      /* rate after the warm-up (0.1) */
-    int per_class;                  /* train on at most so many images of each class (all) */
-    double validation;              /* share of the training images held out and tested on instead of the
+    const char *data;    /* folder of a data set, or "synth:..."; required */
+    const char *network; /* as der_network_describe names it ("resnet18-cifar") */
+    double width;        /* factor on every layer's channels (1) */
+    const char *backend; /* "cpu", "ref" (the fastest of the build) */
+    int epochs;          /* (170, the paper's; its schedule is squeezed into others) */
+    int batch;           /* images a batch (128) */
+    double lr;           /* rate after the warm-up (0.1) */
+    int per_class;       /* train on at most so many images of each class (all) */
+    double validation;   /* share of the training images held out and tested on instead of the
                                      * test images (0; a set without test images: 0.2) */
-    int loader_threads;             /* threads that prepare batches (1) */
+    int loader_threads;  /* threads that prepare batches (1) */
     enum der_bad_images bad_images; /* what to do with images that do not decode (stop) */
     der_progress_fn *progress;
     void *progress_user;

@@ -59,10 +59,11 @@ static enum der_status fill_defaults(struct der_ctx *ctx, struct der_train_optio
         o->loader_threads = 1;
     if (o->epochs < 1 || o->batch < 2 || !(o->lr > 0.0) || o->per_class < 0 ||
         !(o->validation >= 0.0 && o->validation < 1.0))
-        return ctx_fail(ctx, DER_ARG,
-                        "epochs (%d) and the rate (%g) must be positive, a batch (%d) holds two images "
-                        "or more, a held-out share (%g) lies in [0, 1)",
-                        o->epochs, o->lr, o->batch, o->validation);
+        return ctx_fail(
+            ctx, DER_ARG,
+            "epochs (%d) and the rate (%g) must be positive, a batch (%d) holds two images "
+            "or more, a held-out share (%g) lies in [0, 1)",
+            o->epochs, o->lr, o->batch, o->validation);
     return DER_OK;
 }
 
@@ -193,8 +194,7 @@ static enum der_status run(struct job *job, struct der_train_result *result)
     struct schedule full = schedule_cifar();
     full.lr = job->options.lr;
     struct schedule schedule = schedule_scaled(&full, job->options.epochs);
-    struct train_hooks hooks = {
-        .progress = pass_progress, .cancelled = ask_cancelled, .user = job};
+    struct train_hooks hooks = {.progress = pass_progress, .cancelled = ask_cancelled, .user = job};
     struct loader_options train = loader_of(job, true);
     struct loader_options test = loader_of(job, false);
     TRY(supervised_train(job->model, "training", &schedule, &train, &hooks));
@@ -203,14 +203,14 @@ static enum der_status run(struct job *job, struct der_train_result *result)
     enum der_status status = supervised_test(job->model, &test, &hooks, &evaluation);
     int n_classes = job->set->n_classes;
     if (status == DER_OK)
-        *result = (struct der_train_result){
-            .n_classes = n_classes,
-            .n_train = job->train->n,
-            .n_test = job->test->n,
-            .parameters = resnet_count_params(&job->model->options.spec),
-            .top1 = evaluation_top1(&evaluation, 0, n_classes),
-            .top5 = evaluation_top5(&evaluation, 0, n_classes),
-            .on_validation = job->test_split == DATA_TRAIN};
+        *result =
+            (struct der_train_result){.n_classes = n_classes,
+                                      .n_train = job->train->n,
+                                      .n_test = job->test->n,
+                                      .parameters = resnet_count_params(&job->model->options.spec),
+                                      .top1 = evaluation_top1(&evaluation, 0, n_classes),
+                                      .top5 = evaluation_top5(&evaluation, 0, n_classes),
+                                      .on_validation = job->test_split == DATA_TRAIN};
     evaluation_fini(job->ctx, &evaluation);
     return status;
 }

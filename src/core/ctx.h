@@ -15,12 +15,12 @@
 enum { CTX_ERROR_MAX = 512 };
 
 struct der_ctx {
-    struct mem mem;             /* every heap block of the library comes from here */
-    int threads;                /* compute threads, at least 1 */
-    uint64_t seed;              /* root of all random draws */
-    der_log_fn *log;            /* may be NULL */
-    void *log_user;             /* argument of `log` */
-    char error[CTX_ERROR_MAX];  /* the latest failure, a full sentence without newline */
+    struct mem mem;            /* every heap block of the library comes from here */
+    int threads;               /* compute threads, at least 1 */
+    uint64_t seed;             /* root of all random draws */
+    der_log_fn *log;           /* may be NULL */
+    void *log_user;            /* argument of `log` */
+    char error[CTX_ERROR_MAX]; /* the latest failure, a full sentence without newline */
 };
 
 /* Records the sentence for a failure and returns `status`, so that callers can write

@@ -15,11 +15,11 @@
 enum { MEM_ALIGNMENT = 64 }; /* of every block: one cache line, one AVX-512 register */
 
 struct mem {
-    atomic_uint_fast64_t n_allocs;  /* requests so far, failed ones included */
-    atomic_uint_fast64_t n_live;    /* blocks not yet freed */
-    atomic_size_t live_bytes;       /* bytes not yet freed */
-    atomic_size_t peak_bytes;       /* largest live_bytes seen */
-    atomic_uint_fast64_t fail_at;   /* request number (from 1) that fails; 0: none does */
+    atomic_uint_fast64_t n_allocs; /* requests so far, failed ones included */
+    atomic_uint_fast64_t n_live;   /* blocks not yet freed */
+    atomic_size_t live_bytes;      /* bytes not yet freed */
+    atomic_size_t peak_bytes;      /* largest live_bytes seen */
+    atomic_uint_fast64_t fail_at;  /* request number (from 1) that fails; 0: none does */
 };
 
 void mem_init(struct mem *mem);

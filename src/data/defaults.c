@@ -5,7 +5,8 @@
 
 enum { PAD_SHARE = 8, LEVELS = 256 };
 
-static const double SMALLEST_STD = 1.0 / LEVELS; /* a set of equal pixels still divides by something */
+static const double SMALLEST_STD =
+    1.0 / LEVELS; /* a set of equal pixels still divides by something */
 
 /* Mean and deviation of one channel over all training images, from exact counts. */
 static void measure_channel(const struct dataset *set, int channel, float *mean, float *std)

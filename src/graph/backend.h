@@ -27,7 +27,7 @@ struct backend {
 /* Device memory. First member of every back end's own struct, if it needs one. */
 struct buffer {
     struct backend *be;
-    void *data;       /* device address */
+    void *data; /* device address */
     size_t bytes;
     uint64_t version; /* moves whenever the content may have changed */
 };
@@ -139,12 +139,12 @@ const struct backend_ops *const *backend_list(void);
 
 /* External values of a compiled program, as every back end keeps them. */
 struct slot {
-    char *name;          /* for messages; owned */
+    char *name; /* for messages; owned */
     struct shape shape;
     enum dtype dtype;
     bool is_external;
-    bool written;        /* some node writes it */
-    struct span span;    /* buffer NULL until bound */
+    bool written;     /* some node writes it */
+    struct span span; /* buffer NULL until bound */
 };
 
 /* Shape, range and alignment of a span for a slot. */

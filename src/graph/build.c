@@ -104,9 +104,8 @@ enum der_status graph_batchnorm(struct graph *g, int src, const struct batchnorm
     if (training && x.dim[0] * shape_spatial(x) < 2)
         return refuse(g, OP_BATCHNORM, src, NO_VALUE,
                       "one value per channel has no variance to normalise with");
-    union op_attr attr = {.norm = {.eps = BATCHNORM_EPS,
-                                   .momentum = BATCHNORM_MOMENTUM,
-                                   .training = training}};
+    union op_attr attr = {
+        .norm = {.eps = BATCHNORM_EPS, .momentum = BATCHNORM_MOMENTUM, .training = training}};
     int in[BN_N_IN] = {src, vectors[0], vectors[1], vectors[2], vectors[3], NO_VALUE, NO_VALUE};
     int out[BN_N_OUT];
     TRY(check_floats(g, OP_BATCHNORM, in, BN_N_IN));
@@ -183,8 +182,7 @@ enum der_status graph_join(struct graph *g, int part, int matrix, int64_t col, i
     *dst = NO_VALUE;
     struct shape p = shape_of(g, part);
     struct shape m = shape_of(g, matrix);
-    if (p.rank != 2 || m.rank != 2 || p.dim[0] != m.dim[0] || col < 0 ||
-        col + p.dim[1] > m.dim[1])
+    if (p.rank != 2 || m.rank != 2 || p.dim[0] != m.dim[0] || col < 0 || col + p.dim[1] > m.dim[1])
         return refuse(g, OP_JOIN, part, matrix, "the columns do not fit into the matrix");
     int producer = g->values[part].producer;
     if (g->values[part].kind != VALUE_TEMP || producer < 0 || g->nodes[producer].op != OP_AVGPOOL ||

@@ -178,7 +178,8 @@ enum der_status graph_mask_sparsity(struct graph *g, int weight, const int *m, i
     double total = 0.0;
     for (int i = 0; i < n; i++)
         if (shape_of(g, m[i]).rank != 1 || g->values[m[i]].dtype != DTYPE_F32)
-            return refuse(g, OP_MASK_SPARSITY, m[i], "a vector of floating-point numbers is wanted");
+            return refuse(g, OP_MASK_SPARSITY, m[i],
+                          "a vector of floating-point numbers is wanted");
     if (!shape_equal(shape_of(g, weight), shape_1d(1)) || g->values[weight].dtype != DTYPE_F32)
         return refuse(g, OP_MASK_SPARSITY, weight, "a loss weight is a single number");
     for (int i = 0; i < n_layers; i++) {

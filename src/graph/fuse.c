@@ -97,11 +97,8 @@ static enum der_status fold_convolution(struct fusion *f, int at)
     in[AFFINE_MEAN] = norm->in[BN_RUNNING_MEAN];
     in[AFFINE_VAR] = norm->in[BN_RUNNING_VAR];
     in[AFFINE_RESIDUAL] = norm->in[BN_RESIDUAL];
-    struct node folded = {.op = OP_CONV2D_AFFINE,
-                          .n_in = AFFINE_N_IN,
-                          .n_out = 1,
-                          .in = in,
-                          .out = norm->out};
+    struct node folded = {
+        .op = OP_CONV2D_AFFINE, .n_in = AFFINE_N_IN, .n_out = 1, .in = in, .out = norm->out};
     folded.attr.conv = (struct conv_attr){.stride = conv->attr.conv.stride,
                                           .pad = conv->attr.conv.pad,
                                           .eps = norm->attr.norm.eps,

@@ -24,17 +24,17 @@ enum value_kind {
 };
 
 struct value {
-    const char *name;     /* for messages; in the arena */
+    const char *name; /* for messages; in the arena */
     struct shape shape;
     enum dtype dtype;
     enum value_kind kind;
-    bool trainable;       /* external parameter that wants a gradient */
-    int producer;         /* node that writes it first; -1 for what comes from outside */
-    int grad;             /* value holding its gradient after graph_backward, or NO_VALUE */
-    int alias_of;         /* VALUE_ALIAS: the value whose memory this is */
-    int64_t alias_col;    /* VALUE_ALIAS: first column within it */
-    int64_t grad_first;   /* columns that have a gradient; [0, all) but for JOIN's result */
-    int64_t grad_count;   /* 0: all of them */
+    bool trainable;     /* external parameter that wants a gradient */
+    int producer;       /* node that writes it first; -1 for what comes from outside */
+    int grad;           /* value holding its gradient after graph_backward, or NO_VALUE */
+    int alias_of;       /* VALUE_ALIAS: the value whose memory this is */
+    int64_t alias_col;  /* VALUE_ALIAS: first column within it */
+    int64_t grad_first; /* columns that have a gradient; [0, all) but for JOIN's result */
+    int64_t grad_count; /* 0: all of them */
 };
 
 struct node {
@@ -50,7 +50,7 @@ struct graph {
     struct arena arena;   /* names, operand lists, attribute tables */
     struct value *values; /* [n_values] */
     int n_values, value_capacity;
-    struct node *nodes;   /* [n_nodes], in execution order */
+    struct node *nodes; /* [n_nodes], in execution order */
     int n_nodes, node_capacity;
 };
 
@@ -103,7 +103,7 @@ struct xent_options {
     int64_t first, count; /* columns of the logits; count 0: all from `first` on */
     int64_t label_shift;
     bool clamp_low;
-    float temperature;    /* 0 means 1 */
+    float temperature; /* 0 means 1 */
 };
 
 /* options may be NULL: all columns, labels as they are, temperature 1. The loss value is exposed

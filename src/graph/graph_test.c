@@ -119,9 +119,9 @@ static void test_losses_check_labels_and_ranges(void **state)
     int out;
     OK(graph_input(g, "labels", DTYPE_I32, shape_1d(4), &labels));
     assert_int_equal(graph_softmax_xent(g, z, wrong, weight, NULL, &out), DER_SHAPE);
-    assert_int_equal(
-        graph_softmax_xent(g, z, labels, weight, &(struct xent_options){.first = 4, .count = 3}, &out),
-        DER_SHAPE);
+    assert_int_equal(graph_softmax_xent(g, z, labels, weight,
+                                        &(struct xent_options){.first = 4, .count = 3}, &out),
+                     DER_SHAPE);
     assert_int_equal(graph_margin_loss(g, z, labels, weight, 5, 2, 0.5f, &out), DER_SHAPE);
     assert_int_equal(graph_bce(g, z, labels, NO_VALUE, 2, weight, &out), DER_SHAPE);
     assert_int_equal(graph_rank(g, z, labels, -1, 0, &out), DER_SHAPE);

@@ -103,11 +103,13 @@ int node_inplace_input(const struct node *node, int out_position)
     case OP_BATCHNORM:
         return out_position == BN_DST ? BN_SRC : -1;
     case OP_BATCHNORM_GRAD:
-        /* One of the two images takes over d_dst. The residual's comes first: it is d_dst but for
-         * the zeros of the ReLU. */
-        if (node_out(node, BNG_D_RESIDUAL) != NO_VALUE)
-            return out_position == BNG_D_RESIDUAL ? BNG_D_DST : -1;
-        return out_position == BNG_D_SRC ? BNG_D_DST : -1;
+        /* d_dst and src usually both die here. The residual's gradient is d_dst but for the zeros of the
+         * ReLU, so it comes first; d_src takes what is left. */
+        if (out_position == BNG_D_RESIDUAL)
+            return BNG_D_DST;
+        if (out_position != BNG_D_SRC)
+            return -1;
+        return node_out(node, BNG_D_RESIDUAL) == NO_VALUE ? BNG_D_DST : BNG_SRC;
     case OP_CONV2D_AFFINE:
         return AFFINE_RESIDUAL;
     default:

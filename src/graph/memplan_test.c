@@ -46,9 +46,8 @@ static void test_living_items_never_overlap(void **state)
         for (uint32_t i = 0; i < N; i++) {
             struct rng_block r = rng_at(round, RNG_TEST, i, 0);
             int first = (int)(r.word[0] % 60);
-            items[i] = (struct memplan_item){.bytes = r.word[1] % 5000,
-                                             .first = first,
-                                             .last = first + (int)(r.word[2] % 20)};
+            items[i] = (struct memplan_item){
+                .bytes = r.word[1] % 5000, .first = first, .last = first + (int)(r.word[2] % 20)};
             sum += items[i].bytes + MEM_ALIGNMENT;
         }
         size_t total;

@@ -171,19 +171,19 @@ enum {
     BNG_N_IN
 };
 enum { BNG_D_SRC, BNG_D_GAMMA, BNG_D_BETA, BNG_D_MASK, BNG_D_RESIDUAL, BNG_N_OUT };
-enum { LOSS_LOGITS, LOSS_LABELS, LOSS_WEIGHT };              /* SOFTMAX_XENT, MARGIN_LOSS, RANK */
+enum { LOSS_LOGITS, LOSS_LABELS, LOSS_WEIGHT }; /* SOFTMAX_XENT, MARGIN_LOSS, RANK */
 enum { PAIR_LOSS_LOGITS, PAIR_LOSS_TEACHER, PAIR_LOSS_WEIGHT }; /* DISTILL, COSINE_LOSS */
 enum { BCE_LOGITS, BCE_LABELS, BCE_TEACHER, BCE_WEIGHT };
-enum { LOSS_VALUE, LOSS_D_LOGITS };                          /* outputs of every loss */
+enum { LOSS_VALUE, LOSS_D_LOGITS }; /* outputs of every loss */
 
 enum mask_gradient { MASK_GRADIENT_EXACT, MASK_GRADIENT_HAT };
 
 /* A convolution as the sparsity loss sees it. */
 struct sparsity_layer {
-    int in_mask;      /* index among the m operands, -1: the image itself */
-    int out_mask;     /* index among the m operands */
-    int kernel_area;  /* K_l: 9 or 1, 49 for the ImageNet stem */
-    int in_channels;  /* n_in when in_mask is -1 */
+    int in_mask;     /* index among the m operands, -1: the image itself */
+    int out_mask;    /* index among the m operands */
+    int kernel_area; /* K_l: 9 or 1, 49 for the ImageNet stem */
+    int in_channels; /* n_in when in_mask is -1 */
 };
 
 struct conv_attr {

@@ -61,8 +61,8 @@ const char *shape_text(struct shape shape, char text[SHAPE_TEXT_MAX])
 {
     int used = snprintf(text, SHAPE_TEXT_MAX, "[");
     for (int i = 0; i < shape.rank && used < SHAPE_TEXT_MAX; i++)
-        used += snprintf(text + used, (size_t)(SHAPE_TEXT_MAX - used), i ? ", %" PRId64 : "%" PRId64,
-                         shape.dim[i]);
+        used += snprintf(text + used, (size_t)(SHAPE_TEXT_MAX - used),
+                         i ? ", %" PRId64 : "%" PRId64, shape.dim[i]);
     if (used < SHAPE_TEXT_MAX)
         (void)snprintf(text + used, (size_t)(SHAPE_TEXT_MAX - used), "]");
     return text;

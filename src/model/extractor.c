@@ -37,8 +37,7 @@ static enum der_status compile_folded(struct extractor *extractor, struct graph 
                                       struct param_use *use, struct folded *folded)
 {
     const struct resnet_spec *spec = &extractor->spec;
-    struct shape image =
-        shape_4d(folded->batch, spec->in_channels, spec->height, spec->width);
+    struct shape image = shape_4d(folded->batch, spec->in_channels, spec->height, spec->width);
     TRY(graph_input(g, "image", DTYPE_F32, image, &folded->image));
     TRY(params_attach(extractor->params, g, false, use));
     struct resnet_io io = {.image = folded->image};

@@ -18,7 +18,9 @@ struct folded {
     int feature; /* external value [batch, feature_dim] */
 };
 
-enum { EXTRACTOR_MAX_FOLDED = 8 }; /* batch sizes in use: training, its tail, evaluation, single images */
+enum {
+    EXTRACTOR_MAX_FOLDED = 8
+}; /* batch sizes in use: training, its tail, evaluation, single images */
 
 struct extractor {
     struct backend *be;

@@ -53,8 +53,12 @@ static void test_parameters_carry_torchvisions_names(void **state)
     assert_ok(ctx, param_set_new(ctx, &set));
     assert_ok(ctx, resnet_declare(&spec, set));
     static const char *const names[] = {
-        "conv1.weight",          "bn1.running_var",           "layer1.0.conv1.weight",
-        "layer1.1.bn2.bias",     "layer2.0.downsample.0.weight", "layer4.1.bn2.weight",
+        "conv1.weight",
+        "bn1.running_var",
+        "layer1.0.conv1.weight",
+        "layer1.1.bn2.bias",
+        "layer2.0.downsample.0.weight",
+        "layer4.1.bn2.weight",
         "layer4.0.downsample.1.running_mean",
     };
     for (int i = 0; i < 7; i++)
@@ -125,7 +129,8 @@ static void stir(struct extractor *extractor, uint32_t stream)
             continue;
         float host[1024];
         assert_true(set->items[i].shape.dim[0] <= 1024);
-        rng_uniform(host, set->items[i].shape.dim[0], 0.5, 1.5, 2, RNG_TEST, stream * 1000 + (uint32_t)i);
+        rng_uniform(host, set->items[i].shape.dim[0], 0.5, 1.5, 2, RNG_TEST,
+                    stream * 1000 + (uint32_t)i);
         assert_ok(set->ctx, param_write(set, i, host));
     }
 }
@@ -183,7 +188,8 @@ static struct resnet_spec odd_spec(struct der_ctx *ctx, const char *name)
 static void test_folded_programs_equal_the_plain_network(void **state)
 {
     (void)state;
-    static const char *const networks[] = {"resnet18-cifar", "resnet32", "resnet18", "resnet18-3x3"};
+    static const char *const networks[] = {"resnet18-cifar", "resnet32", "resnet18",
+                                           "resnet18-3x3"};
     for (const struct backend_ops *const *ops = backend_list(); *ops; ops++) {
         struct der_ctx *ctx = test_ctx_new(2);
         struct backend *be;
@@ -202,7 +208,8 @@ static void test_folded_programs_equal_the_plain_network(void **state)
             reference_features(extractor, image, expected);
             assert_ok(ctx, buffer_new(be, n * sizeof(float), &out));
             assert_ok(ctx, extractor_folded(extractor, BATCH, &folded));
-            assert_ok(ctx, folded_bind(folded, (struct span){image, 0, 0}, (struct span){out, 0, 0}));
+            assert_ok(ctx,
+                      folded_bind(folded, (struct span){image, 0, 0}, (struct span){out, 0, 0}));
             run_one(be, folded->program);
             assert_ok(ctx, buffer_read(out, 0, actual, n * sizeof(float)));
             /* Folding rounds scaled weights once more in each of up to 31 layers. */
@@ -241,7 +248,8 @@ static void test_frozen_programs_are_reused_as_the_matrix_grows(void **state)
         float wide[BATCH * WIDE];
         assert_ok(ctx, buffer_new(be, sizeof wide, &matrix));
         assert_ok(ctx, extractor_folded(extractor, BATCH, &folded));
-        assert_ok(ctx, folded_bind(folded, (struct span){image, 0, 0}, (struct span){matrix, 0, 0}));
+        assert_ok(ctx,
+                  folded_bind(folded, (struct span){image, 0, 0}, (struct span){matrix, 0, 0}));
         run_one(be, folded->program);
         assert_ok(ctx, buffer_read(matrix, 0, narrow, sizeof narrow));
 

@@ -83,8 +83,8 @@ enum der_status resnet_spec_check(struct der_ctx *ctx, const struct resnet_spec 
                         spec->n_stages);
     for (int k = 0; k < spec->n_stages; k++) {
         if (spec->n_blocks[k] < 1 || spec->n_blocks[k] > RESNET_MAX_BLOCKS || spec->stream[k] < 1)
-            return ctx_fail(ctx, DER_ARG, "stage %d: %d blocks of %d channels cannot be used", k + 1,
-                            spec->n_blocks[k], spec->stream[k]);
+            return ctx_fail(ctx, DER_ARG, "stage %d: %d blocks of %d channels cannot be used",
+                            k + 1, spec->n_blocks[k], spec->stream[k]);
         for (int b = 0; b < spec->n_blocks[k]; b++)
             if (spec->inner[k][b] < 1)
                 return ctx_fail(ctx, DER_ARG, "stage %d, block %d has no inner channels", k + 1,

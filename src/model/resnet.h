@@ -25,12 +25,13 @@ enum resnet_stem {
 struct resnet_spec {
     enum resnet_stem stem;
     int in_channels;
-    int height, width;                                /* of the image */
+    int height, width; /* of the image */
     int n_stages;
     int n_blocks[RESNET_MAX_STAGES];
-    int stream[RESNET_MAX_STAGES];                    /* channels of the residual stream */
-    int inner[RESNET_MAX_STAGES][RESNET_MAX_BLOCKS];  /* channels between the convolutions of a block */
-    bool zero_init_residual;                          /* gamma of every second batch norm starts at 0 */
+    int stream[RESNET_MAX_STAGES]; /* channels of the residual stream */
+    int inner[RESNET_MAX_STAGES]
+             [RESNET_MAX_BLOCKS]; /* channels between the convolutions of a block */
+    bool zero_init_residual;      /* gamma of every second batch norm starts at 0 */
 };
 
 /* A named network. */
@@ -64,12 +65,13 @@ NODISCARD enum der_status resnet_declare(const struct resnet_spec *spec, struct 
 int resnet_mask_count(const struct resnet_spec *spec);
 int resnet_mask_channels(const struct resnet_spec *spec, int mask);
 /* The convolutions as the sparsity loss sees them; returns how many (at most 3 a block and a stem). */
-int resnet_sparsity_layers(const struct resnet_spec *spec, struct sparsity_layer *layers, int capacity);
+int resnet_sparsity_layers(const struct resnet_spec *spec, struct sparsity_layer *layers,
+                           int capacity);
 
 struct resnet_io {
-    int image;         /* [n, in_channels, height, width] */
-    const int *masks;  /* [resnet_mask_count] values, or NULL: no masks */
-    bool training;     /* batch statistics, or the running ones */
+    int image;        /* [n, in_channels, height, width] */
+    const int *masks; /* [resnet_mask_count] values, or NULL: no masks */
+    bool training;    /* batch statistics, or the running ones */
 };
 
 /* Appends the network to a graph; *feature is [n, feature_dim], from graph_avgpool. */

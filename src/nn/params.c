@@ -52,8 +52,8 @@ enum der_status param_set_add(struct param_set *set, const char *name, struct sh
     if (!copy)
         return ctx_nomem(ctx);
     size_t *length = role == PARAM_LEARNT ? &set->learnt_floats : &set->state_floats;
-    set->items[set->n] = (struct param){
-        .name = copy, .shape = shape, .role = role, .init = init, .offset = *length};
+    set->items[set->n] =
+        (struct param){.name = copy, .shape = shape, .role = role, .init = init, .offset = *length};
     size_t count = (size_t)shape_count(shape);
     *length += (count + OFFSET_FLOATS - 1) / OFFSET_FLOATS * OFFSET_FLOATS;
     *index = set->n++;
@@ -197,8 +197,8 @@ enum der_status params_attach(struct param_set *set, struct graph *g, bool train
         use->value[i] = NO_VALUE;
     for (int i = 0; i < set->n; i++) {
         const struct param *p = &set->items[i];
-        enum der_status status = graph_param(
-            g, p->name, p->shape, trainable && p->role == PARAM_LEARNT, &use->value[i]);
+        enum der_status status =
+            graph_param(g, p->name, p->shape, trainable && p->role == PARAM_LEARNT, &use->value[i]);
         if (status != DER_OK) {
             param_use_fini(use);
             return status;

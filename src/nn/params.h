@@ -28,17 +28,17 @@ enum param_init {
 };
 
 struct param {
-    char *name;           /* torchvision's, such as "layer1.0.conv1.weight" */
+    char *name; /* torchvision's, such as "layer1.0.conv1.weight" */
     struct shape shape;
     enum param_role role;
     enum param_init init;
-    size_t offset;        /* floats from the start of its buffer */
+    size_t offset; /* floats from the start of its buffer */
 };
 
 struct param_set {
     struct der_ctx *ctx;
-    struct backend *be;      /* set by param_set_allocate */
-    struct param *items;     /* [n] */
+    struct backend *be;  /* set by param_set_allocate */
+    struct param *items; /* [n] */
     int n, capacity;
     size_t learnt_floats;    /* length of values, grads and velocities, gaps included */
     size_t state_floats;     /* length of states */

@@ -48,8 +48,8 @@ struct assembly_io {
     int scalar[ASSEMBLY_MAX_SCALARS]; /* NO_VALUE until assembly_scalar declares it */
     int loss[STAGE_MAX_LOSSES];       /* exposed loss values */
     int n_losses;
-    int rank;                         /* exposed by graph_rank, or NO_VALUE */
-    int logits;                       /* exposed [batch, n_logits], or NO_VALUE */
+    int rank;                                /* exposed by graph_rank, or NO_VALUE */
+    int logits;                              /* exposed [batch, n_logits], or NO_VALUE */
     struct param_use use[ASSEMBLY_MAX_USES]; /* parameter sets attached by assembly_attach */
     int n_uses;
 };
@@ -58,10 +58,10 @@ struct assembly_plan {
     struct backend *be;
     struct extractor *const *frozen; /* [n_frozen], in the order of their columns */
     int n_frozen;
-    struct desks *desks;             /* columns of the matrix behind the frozen ones are the described
+    struct desks *desks;    /* columns of the matrix behind the frozen ones are the described
                                       * graph's */
-    struct buffer *scalars;          /* [ASSEMBLY_MAX_SCALARS], the stage's */
-    void *self;                      /* argument of describe */
+    struct buffer *scalars; /* [ASSEMBLY_MAX_SCALARS], the stage's */
+    void *self;             /* argument of describe */
     NODISCARD enum der_status (*describe)(void *self, struct graph *g, struct assembly_io *io);
 };
 

@@ -37,9 +37,8 @@ static enum der_status count_batch(const struct stage_program *program, const st
 
 static enum der_status run_batches(struct der_ctx *ctx, struct loader *loader,
                                    const struct stage_program *program,
-                                   const struct augment_spec *spec,
-                                   const struct train_hooks *hooks, int32_t *ranks,
-                                   struct evaluation *e)
+                                   const struct augment_spec *spec, const struct train_hooks *hooks,
+                                   int32_t *ranks, struct evaluation *e)
 {
     size_t image_floats = (size_t)spec->channels * (size_t)spec->height * (size_t)spec->width;
     TRY(loader_start(loader, 0, 0));

@@ -89,7 +89,8 @@ static void report(struct run *run, const struct moment *now, bool epoch_done)
     if (run->ranked > 0)
         p.accuracy = 100.0 * (double)run->correct / (double)run->ranked;
     p.images_per_second = (double)run->images_total / p.seconds;
-    double epochs_left = schedule->epochs - now->epoch - (double)p.iteration / (double)p.n_iterations;
+    double epochs_left =
+        schedule->epochs - now->epoch - (double)p.iteration / (double)p.n_iterations;
     p.seconds_left = epochs_left * (double)run->stage->data.view->n / p.images_per_second;
     run->hooks->progress(run->hooks->user, &p);
 }

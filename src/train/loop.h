@@ -26,9 +26,9 @@ struct stage_program {
 
 /* Where the loop stands. */
 struct moment {
-    int epoch;             /* from 0 */
-    int64_t iteration;     /* within the epoch, from 0 */
-    int64_t n_iterations;  /* of the epoch, the tail counted */
+    int epoch;            /* from 0 */
+    int64_t iteration;    /* within the epoch, from 0 */
+    int64_t n_iterations; /* of the epoch, the tail counted */
     double lr;
 };
 
@@ -42,13 +42,13 @@ struct stage_ops {
 };
 
 struct stage {
-    const char *name;              /* for messages: "step 2, representation" */
+    const char *name; /* for messages: "step 2, representation" */
     const struct stage_ops *ops;
     void *self;                    /* argument of ops */
     const char *const *loss_names; /* [n_losses] */
     int n_losses;
     struct schedule schedule;
-    struct loader_options data;    /* mode LOADER_TRAIN */
+    struct loader_options data; /* mode LOADER_TRAIN */
 };
 
 /* Averages since the epoch began. */
@@ -61,10 +61,10 @@ struct train_progress {
     double losses[STAGE_MAX_LOSSES];
     int n_losses;
     const char *const *loss_names;
-    double accuracy;                 /* per cent of training images; negative: not measured */
+    double accuracy; /* per cent of training images; negative: not measured */
     double images_per_second;
-    double seconds;                  /* since the stage began */
-    double seconds_left;             /* at this rate */
+    double seconds;      /* since the stage began */
+    double seconds_left; /* at this rate */
 };
 
 struct train_hooks {

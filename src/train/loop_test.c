@@ -66,7 +66,8 @@ static struct supervised *new_model(struct fixture *f)
     struct supervised_options options = {
         .n_classes = CLASSES, .momentum = 0.9f, .decay = 5e-4f, .seed = 7};
     struct supervised *model;
-    assert_ok(f->ctx, resnet_spec_init(f->ctx, &options.spec, "resnet18-cifar", 3, SIZE, SIZE, 0.1));
+    assert_ok(f->ctx,
+              resnet_spec_init(f->ctx, &options.spec, "resnet18-cifar", 3, SIZE, SIZE, 0.1));
     assert_ok(f->ctx, supervised_new(f->be, &options, &model));
     return model;
 }
@@ -105,8 +106,12 @@ static bool is_cancelled(void *user)
 
 static struct schedule schedule_of(double lr, int epochs)
 {
-    return (struct schedule){
-        .lr = lr, .epochs = epochs, .warmup_epochs = 2, .n_drops = 1, .drop = {epochs - 3}, .factor = 0.1};
+    return (struct schedule){.lr = lr,
+                             .epochs = epochs,
+                             .warmup_epochs = 2,
+                             .n_drops = 1,
+                             .drop = {epochs - 3},
+                             .factor = 0.1};
 }
 
 /* 100 images in batches of 16: six full ones and a tail of four, which has its own program. */

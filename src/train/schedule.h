@@ -9,12 +9,13 @@
 enum { SCHEDULE_MAX_DROPS = 8 };
 
 struct schedule {
-    double lr;                       /* the rate the warm-up ends with */
-    int epochs;                      /* in all, warm-up included */
-    int warmup_epochs;               /* epoch e of it (from 0) runs at lr * (e + 1) / warmup_epochs */
+    double lr;         /* the rate the warm-up ends with */
+    int epochs;        /* in all, warm-up included */
+    int warmup_epochs; /* epoch e of it (from 0) runs at lr * (e + 1) / warmup_epochs */
     int n_drops;
-    int drop[SCHEDULE_MAX_DROPS];    /* epochs (from 0, warm-up included) where the rate falls, ascending */
-    double factor;                   /* what it is multiplied with at each drop */
+    int drop
+        [SCHEDULE_MAX_DROPS]; /* epochs (from 0, warm-up included) where the rate falls, ascending */
+    double factor;            /* what it is multiplied with at each drop */
 };
 
 /* Ascending drops behind the warm-up, positive numbers. */

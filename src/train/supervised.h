@@ -19,7 +19,7 @@ struct supervised {
     struct backend *be;
     struct supervised_options options;
     struct extractor *extractor;
-    struct param_set *head;         /* "classifier.weight" [n_classes, features], no bias */
+    struct param_set *head; /* "classifier.weight" [n_classes, features], no bias */
     struct buffer *scalars;
     struct desks desks;
     struct assembly_cache training; /* by batch size */

@@ -22,12 +22,12 @@ struct cpu_backend {
 struct cpu_value {
     struct slot slot; /* name, shape, and for external values the binding */
     enum value_kind kind;
-    int owner;        /* alias: value whose memory this is */
-    int64_t col;      /* alias: first column within it */
-    int64_t block;    /* images: layout, see cpu_kernels.h; else 1 */
-    size_t offset;    /* temporaries: into the program's block */
-    float *data;      /* address, once resolved */
-    int64_t pitch;    /* matrices: elements from one row to the next, once resolved */
+    int owner;                  /* alias: value whose memory this is */
+    int64_t col;                /* alias: first column within it */
+    int64_t block;              /* images: layout, see cpu_kernels.h; else 1 */
+    size_t offset;              /* temporaries: into the program's block */
+    float *data;                /* address, once resolved */
+    int64_t pitch;              /* matrices: elements from one row to the next, once resolved */
     struct cpu_matrix dense_of; /* where a pitched matrix is, while a dense copy serves */
 };
 
@@ -36,9 +36,9 @@ enum { DERIVED_SOURCES = 5 }; /* weights, gamma, beta, mean, var */
 /* Weights in the layout of a primitive, perhaps with a batch norm folded in. Refreshed when one of
  * the buffers that they come from has moved on. */
 struct cpu_derived {
-    int source[DERIVED_SOURCES];  /* value ids; NO_VALUE past the first unless folded */
+    int source[DERIVED_SOURCES]; /* value ids; NO_VALUE past the first unless folded */
     uint64_t version[DERIVED_SOURCES];
-    bool fresh;                   /* version[] means something */
+    bool fresh; /* version[] means something */
     bool folded;
     float eps;                    /* folded: of the batch norm */
     int64_t k, c;                 /* channels rounded up to full blocks */
@@ -73,13 +73,13 @@ struct cpu_step;
 
 struct cpu_step {
     enum der_status (*run)(struct cpu_program *p, const struct cpu_step *step);
-    struct node node;         /* operand lists in the program's arena */
-    struct cpu_conv *conv;    /* convolutions only; owned */
-    size_t scratch;           /* offset into the program's block */
+    struct node node;      /* operand lists in the program's arena */
+    struct cpu_conv *conv; /* convolutions only; owned */
+    size_t scratch;        /* offset into the program's block */
     size_t scratch_bytes;
-    size_t dense;             /* within scratch: room for pitched operands made dense */
-    float **pointers;         /* [n_in + n_out] for ops with many operands; in the arena */
-    int64_t *sizes;           /* likewise */
+    size_t dense;               /* within scratch: room for pitched operands made dense */
+    float **pointers;           /* [n_in + n_out] for ops with many operands; in the arena */
+    int64_t *sizes;             /* likewise */
     struct cpu_sgd_span *spans; /* SGD; in the arena */
 };
 
@@ -88,14 +88,14 @@ struct cpu_program {
     struct arena arena;
     struct cpu_value *values; /* [n_values] */
     int n_values;
-    struct cpu_step *steps;   /* [n_steps] */
+    struct cpu_step *steps; /* [n_steps] */
     int n_steps;
     struct cpu_derived *derived; /* [n_derived] */
     int n_derived;
     size_t derived_bytes;
-    char *block;              /* temporaries and scratch */
+    char *block; /* temporaries and scratch */
     char *derived_block;
-    bool resolved;            /* addresses are those of the current bindings */
+    bool resolved; /* addresses are those of the current bindings */
     int threads;
 };
 
@@ -145,8 +145,8 @@ struct conv_geometry cpu_conv_geometry(struct shape src, struct shape weights, s
                                        const struct conv_attr *attr);
 /* Layouts that a convolution is fastest in. */
 NODISCARD enum der_status cpu_conv_prefers(struct cpu_backend *be,
-                                           const struct conv_geometry *geometry,
-                                           int64_t *src_block, int64_t *dst_block);
+                                           const struct conv_geometry *geometry, int64_t *src_block,
+                                           int64_t *dst_block);
 /* True when cpu_winograd() does better than anything in oneDNN. */
 bool cpu_conv_wants_winograd(const struct conv_spec *spec);
 /* Algorithms worth trying for images of the given blocks, best first; returns how many. */

@@ -54,9 +54,8 @@ static enum der_status run_forward(struct cpu_program *p, const struct cpu_step 
                              .scratch = scratch_at(p, step, 0)};
     if (conv->derived >= 0) {
         struct cpu_derived *derived = &p->derived[conv->derived];
-        TRY(cpu_derived_refresh(p, derived,
-                                (float *)(void *)scratch_at(p, step, conv->canonical_stage),
-                                args.scratch));
+        TRY(cpu_derived_refresh(
+            p, derived, (float *)(void *)scratch_at(p, step, conv->canonical_stage), args.scratch));
         args.weights = p->derived_block + derived->offset;
         if (derived->folded)
             args.bias = p->derived_block + derived->bias_offset;
@@ -89,9 +88,8 @@ static enum der_status run_back_src(struct cpu_program *p, const struct cpu_step
                              .scratch = scratch_at(p, step, 0)};
     if (conv->derived >= 0) {
         struct cpu_derived *derived = &p->derived[conv->derived];
-        TRY(cpu_derived_refresh(p, derived,
-                                (float *)(void *)scratch_at(p, step, conv->canonical_stage),
-                                args.scratch));
+        TRY(cpu_derived_refresh(
+            p, derived, (float *)(void *)scratch_at(p, step, conv->canonical_stage), args.scratch));
         args.weights = p->derived_block + derived->offset;
     }
     if (conv->dst_reorder) {
@@ -122,9 +120,8 @@ static enum der_status run_back_weights(struct cpu_program *p, const struct cpu_
     const struct cpu_value *src = &p->values[at.src];
     const struct cpu_value *d_dst = &p->values[at.dst];
     const struct cpu_value *d_weights = &p->values[at.weights];
-    float *canonical = conv->padded
-                           ? (float *)(void *)scratch_at(p, step, conv->canonical_stage)
-                           : d_weights->data;
+    float *canonical = conv->padded ? (float *)(void *)scratch_at(p, step, conv->canonical_stage)
+                                    : d_weights->data;
     struct conv_args args = {.src = src->data,
                              .weights = canonical,
                              .dst = d_dst->data,
@@ -204,10 +201,9 @@ static enum der_status make_primitive(struct cpu_program *p, struct cpu_step *st
         conv->info = *shim_conv_info(conv->primitive);
     if (!conv->primitive || conv->info.src_block < 0 || conv->info.dst_block < 0) {
         char text[SHAPE_TEXT_MAX];
-        return ctx_fail(p->base.be->ctx, DER_DEVICE, "oneDNN has no %s for weights %s",
-                        op_name(step->node.op),
-                        shape_text(p->values[cpu_conv_operands(&step->node).weights].slot.shape,
-                                   text));
+        return ctx_fail(
+            p->base.be->ctx, DER_DEVICE, "oneDNN has no %s for weights %s", op_name(step->node.op),
+            shape_text(p->values[cpu_conv_operands(&step->node).weights].slot.shape, text));
     }
     return DER_OK;
 }
@@ -256,8 +252,7 @@ static enum der_status stage_operands(struct cpu_program *p, struct cpu_step *st
     bool forward = step->node.op == OP_CONV2D || step->node.op == OP_CONV2D_AFFINE;
     TRY(stage_image(p, &p->values[at.src], info->src_block, step->node.op == OP_CONV2D_D_SRC, bytes,
                     &conv->src_stage, &conv->src_reorder));
-    TRY(stage_image(p, dst, info->dst_block, forward, bytes, &conv->dst_stage,
-                    &conv->dst_reorder));
+    TRY(stage_image(p, dst, info->dst_block, forward, bytes, &conv->dst_stage, &conv->dst_reorder));
     /* The residual is added where the result goes, so it needs no room of its own. */
     size_t unused = 0;
     if (residual)
@@ -290,8 +285,7 @@ enum der_status cpu_conv_init(struct cpu_program *p, struct cpu_step *step)
     const struct conv_attr *attr = &step->node.attr.conv;
     struct conv_spec spec = {
         .pass = cpu_conv_pass(step->node.op),
-        .geometry =
-            cpu_conv_geometry(src->slot.shape, weights->slot.shape, dst->slot.shape, attr)};
+        .geometry = cpu_conv_geometry(src->slot.shape, weights->slot.shape, dst->slot.shape, attr)};
     if (spec.pass == CONV_FOLDED) {
         spec.relu = attr->relu;
         spec.sum = node_in(&step->node, AFFINE_RESIDUAL) != NO_VALUE;

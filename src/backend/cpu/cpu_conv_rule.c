@@ -31,9 +31,9 @@
 #include <assert.h>
 
 enum {
-    WINOGRAD_TILE = 4,       /* outputs per side */
-    WINOGRAD_MIN_TILES = 32, /* below, transforming weights costs more than it saves */
-    THIN = 16,               /* channels of one AVX-512 register */
+    WINOGRAD_TILE = 4,           /* outputs per side */
+    WINOGRAD_MIN_TILES = 32,     /* below, transforming weights costs more than it saves */
+    THIN = 16,                   /* channels of one AVX-512 register */
     OWN_MAX_KERNELS = 256 * 256, /* transformed weights that still come and go through the caches */
 };
 

@@ -70,9 +70,8 @@ static enum der_status vote_of_convolution(struct classes *classes, struct cpu_b
         return DER_OK;
     struct conv_operands at = cpu_conv_operands(node);
     const struct value *values = classes->g->values;
-    struct conv_geometry geometry =
-        cpu_conv_geometry(values[at.src].shape, values[at.weights].shape, values[at.dst].shape,
-                          &node->attr.conv);
+    struct conv_geometry geometry = cpu_conv_geometry(
+        values[at.src].shape, values[at.weights].shape, values[at.dst].shape, &node->attr.conv);
     int64_t src_block = 1;
     int64_t dst_block = 1;
     TRY(cpu_conv_prefers(be, &geometry, &src_block, &dst_block));

@@ -163,8 +163,8 @@ static enum der_status plan_items(struct planner *plan)
         plan_outputs(plan, i);
     int n_values_items = plan->n_items;
     for (int i = 0; i < p->n_steps; i++)
-        plan->items[plan->n_items++] = (struct memplan_item){
-            .bytes = p->steps[i].scratch_bytes, .first = i, .last = i};
+        plan->items[plan->n_items++] =
+            (struct memplan_item){.bytes = p->steps[i].scratch_bytes, .first = i, .last = i};
 
     TRY(memplan(p->base.be->ctx, plan->items, plan->n_items, &p->base.stats.temp_bytes));
     for (int v = 0; v < p->n_values; v++)

@@ -98,8 +98,9 @@ struct kernels {
 };
 
 /* dst [36], `step` floats apart: the kernels of 16 outputs, from `in`. */
-static WINOGRAD_TARGET __attribute__((noinline)) void
-run_kernels(float *dst, int64_t step, const struct kernels *kernels, int64_t in, int64_t out)
+static WINOGRAD_TARGET __attribute__((noinline)) void run_kernels(float *dst, int64_t step,
+                                                                  const struct kernels *kernels,
+                                                                  int64_t in, int64_t out)
 {
     float lane[9][BLOCK] __attribute__((aligned(64)));
     VEC g[9];
@@ -128,6 +129,7 @@ run_kernels(float *dst, int64_t step, const struct kernels *kernels, int64_t in,
 void cpu_winograd_weights(float *dst, const float *weights, int64_t k, int64_t c, bool backward,
                           int threads)
 {
+    (void)threads; /* for builds without OpenMP */
     int64_t c_in = backward ? k : c;
     int64_t c_out = backward ? c : k;
     struct kernels kernels = {.weights = weights,
@@ -255,8 +257,9 @@ WINOGRAD_INLINE void multiply(VEC *m, const float *v, const float *u, int64_t c_
     }
 }
 
-static WINOGRAD_TARGET __attribute__((noinline)) void
-run_group(const struct cpu_winograd *args, int64_t first, int64_t n_tiles, float *scratch)
+static WINOGRAD_TARGET __attribute__((noinline)) void run_group(const struct cpu_winograd *args,
+                                                                int64_t first, int64_t n_tiles,
+                                                                float *scratch)
 {
     int64_t blocks_in = args->c_in / BLOCK;
     int64_t blocks_out = args->c_out / BLOCK;

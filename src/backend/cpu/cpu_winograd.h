@@ -19,7 +19,7 @@ struct cpu_winograd {
     const float *weights; /* as cpu_winograd_weights makes them */
     const float *bias;    /* [c_out] or NULL */
     float *dst;
-    bool sum;             /* dst is added to */
+    bool sum; /* dst is added to */
     bool relu;
     float *scratch;
 };

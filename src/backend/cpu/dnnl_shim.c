@@ -158,8 +158,8 @@ static int64_t block_of(const struct shim_desc *desc, const int64_t dim[4])
     } family[] = {{dnnl_nchw, 1}, {dnnl_nChw16c, 16}, {dnnl_nChw8c, 8}, {dnnl_nhwc, dim[1]}};
     for (size_t i = 0; i < sizeof family / sizeof *family; i++) {
         struct shim_desc member = {0};
-        bool same = desc_init(&member, 4, dim, family[i].tag) == dnnl_success &&
-                    desc_equal(desc, &member);
+        bool same =
+            desc_init(&member, 4, dim, family[i].tag) == dnnl_success && desc_equal(desc, &member);
         desc_fini(&member);
         if (same)
             return family[i].block;
@@ -312,9 +312,8 @@ static dnnl_status_t conv_build(struct shim_conv *conv, const_dnnl_primitive_des
     if (status == dnnl_success)
         status = runnable_memory(run, ARG_SRC, names.src_arg, primitive_desc, names.src_query);
     if (status == dnnl_success)
-        status =
-            runnable_memory(run, ARG_WEIGHTS, names.weights_arg, primitive_desc,
-                            names.weights_query);
+        status = runnable_memory(run, ARG_WEIGHTS, names.weights_arg, primitive_desc,
+                                 names.weights_query);
     if (status == dnnl_success)
         status = runnable_memory(run, ARG_DST, names.dst_arg, primitive_desc, names.dst_query);
     if (status == dnnl_success)
@@ -505,8 +504,7 @@ size_t shim_reorder_scratch_bytes(const struct shim_reorder *reorder)
 
 enum der_status shim_reorder_run(struct shim_reorder *reorder, void *from, void *to, void *scratch)
 {
-    void *const address[ARG_COUNT] = {
-        [ARG_SRC] = from, [ARG_DST] = to, [ARG_SCRATCH] = scratch};
+    void *const address[ARG_COUNT] = {[ARG_SRC] = from, [ARG_DST] = to, [ARG_SCRATCH] = scratch};
     return translate(reorder->run.shim, runnable_execute(&reorder->run, address),
                      "a layout change");
 }
@@ -515,9 +513,8 @@ enum der_status shim_reorder_run(struct shim_reorder *reorder, void *from, void 
 
 enum der_status shim_gemm(struct shim *shim, const struct shim_gemm *gemm)
 {
-    dnnl_status_t status =
-        dnnl_sgemm(gemm->transpose_a ? 'T' : 'N', gemm->transpose_b ? 'T' : 'N', gemm->m, gemm->n,
-                   gemm->k, 1.0f, gemm->a, gemm->pitch_a, gemm->b, gemm->pitch_b, 0.0f, gemm->c,
-                   gemm->pitch_c);
+    dnnl_status_t status = dnnl_sgemm(gemm->transpose_a ? 'T' : 'N', gemm->transpose_b ? 'T' : 'N',
+                                      gemm->m, gemm->n, gemm->k, 1.0f, gemm->a, gemm->pitch_a,
+                                      gemm->b, gemm->pitch_b, 0.0f, gemm->c, gemm->pitch_c);
     return translate(shim, status, "a matrix product");
 }

@@ -44,15 +44,15 @@ struct conv_spec {
     struct conv_geometry geometry;
     int64_t src_block, dst_block; /* of src or d_src, of dst or d_dst; BLOCK_ANY asks */
     bool winograd;                /* that algorithm or nothing */
-    bool nhwc;                    /* describe images of one block as NHWC, which other kernels take */
-    bool sum, relu;               /* CONV_FOLDED: dst = relu?(conv + bias + sum? dst) */
+    bool nhwc;      /* describe images of one block as NHWC, which other kernels take */
+    bool sum, relu; /* CONV_FOLDED: dst = relu?(conv + bias + sum? dst) */
 };
 
 struct conv_info {
     int64_t src_block, dst_block; /* what was chosen; -1: none of the family */
     size_t weights_bytes;         /* in the layout this primitive wants */
     size_t scratch_bytes;
-    bool canonical_weights;       /* that layout is [k, c, r, s], row-major */
+    bool canonical_weights; /* that layout is [k, c, r, s], row-major */
 };
 
 /* The layouts that oneDNN answers with, without making a primitive; 1 where it has no answer. */

@@ -12,8 +12,7 @@ bool shim_has_winograd(void)
     return true;
 }
 
-dnnl_status_t desc_init(struct shim_desc *desc, int rank, const int64_t *dim,
-                        dnnl_format_tag_t tag)
+dnnl_status_t desc_init(struct shim_desc *desc, int rank, const int64_t *dim, dnnl_format_tag_t tag)
 {
     return dnnl_memory_desc_init_by_tag(&desc->md, rank, dim, dnnl_f32, tag);
 }
@@ -44,8 +43,7 @@ size_t desc_bytes(const struct shim_desc *desc)
     return desc->md.ndims ? dnnl_memory_desc_get_size(&desc->md) : 0;
 }
 
-dnnl_status_t desc_memory(const struct shim_desc *desc, dnnl_engine_t engine,
-                          dnnl_memory_t *memory)
+dnnl_status_t desc_memory(const struct shim_desc *desc, dnnl_engine_t engine, dnnl_memory_t *memory)
 {
     return dnnl_memory_create(memory, &desc->md, engine, DNNL_MEMORY_NONE);
 }
@@ -97,9 +95,8 @@ dnnl_status_t conv_desc_create(struct shim *shim, const struct conv_spec *spec,
             &descs->bias.md, &descs->dst.md, stride, pad, pad);
         break;
     case CONV_BACK_SRC:
-        status = dnnl_convolution_backward_data_desc_init(&operation, kind, &descs->src.md,
-                                                          &descs->weights.md, &descs->dst.md,
-                                                          stride, pad, pad);
+        status = dnnl_convolution_backward_data_desc_init(
+            &operation, kind, &descs->src.md, &descs->weights.md, &descs->dst.md, stride, pad, pad);
         break;
     case CONV_BACK_WEIGHTS:
         status = dnnl_convolution_backward_weights_desc_init(&operation, kind, &descs->src.md,

@@ -11,8 +11,7 @@ bool shim_has_winograd(void)
     return false;
 }
 
-dnnl_status_t desc_init(struct shim_desc *desc, int rank, const int64_t *dim,
-                        dnnl_format_tag_t tag)
+dnnl_status_t desc_init(struct shim_desc *desc, int rank, const int64_t *dim, dnnl_format_tag_t tag)
 {
     return dnnl_memory_desc_create_with_tag(&desc->md, rank, dim, dnnl_f32, tag);
 }
@@ -42,8 +41,7 @@ size_t desc_bytes(const struct shim_desc *desc)
     return desc->md ? dnnl_memory_desc_get_size(desc->md) : 0;
 }
 
-dnnl_status_t desc_memory(const struct shim_desc *desc, dnnl_engine_t engine,
-                          dnnl_memory_t *memory)
+dnnl_status_t desc_memory(const struct shim_desc *desc, dnnl_engine_t engine, dnnl_memory_t *memory)
 {
     return dnnl_memory_create(memory, desc->md, engine, DNNL_MEMORY_NONE);
 }

@@ -1,0 +1,282 @@
+/*
+ * What compiled programs promise beyond right numbers: when derived weights are refreshed, what
+ * binding anew does, that runs repeat to the byte, that nobody's thread count changes.
+ */
+#include "backend/cpu/cpu.h"
+
+#include "core/rng.h"
+#include "support/tensor_check.h"
+#include "support/test_ctx.h"
+
+#include <string.h>
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+enum { BATCH = 8, SIDE = 8, MAX_VALUES = 64 };
+
+struct rig {
+    struct der_ctx *ctx;
+    struct backend *be;
+    struct graph *g;
+    struct program *program;
+    struct sequence *sequence;
+    struct buffer *buffers[MAX_VALUES]; /* of external values */
+};
+
+static void rig_init(struct rig *rig, const char *backend, int threads)
+{
+    *rig = (struct rig){.ctx = test_ctx_new(threads)};
+    assert_ok(rig->ctx, backend_open(rig->ctx, backend, NULL, &rig->be));
+    assert_ok(rig->ctx, graph_new(rig->ctx, &rig->g));
+}
+
+static struct buffer *new_buffer(struct rig *rig, int value, uint32_t stream)
+{
+    int64_t count = shape_count(rig->g->values[value].shape);
+    struct buffer *buffer;
+    assert_ok(rig->ctx, buffer_new(rig->be, (size_t)count * sizeof(float), &buffer));
+    rng_uniform(buffer->data, count, 0.1, 1.0, 1, RNG_TEST, stream);
+    return buffer;
+}
+
+static void rig_compile(struct rig *rig)
+{
+    assert_ok(rig->ctx, program_compile(rig->be, rig->g, &rig->program));
+    struct sequence_item item = {rig->program, 0};
+    assert_ok(rig->ctx, sequence_new(rig->be, &item, 1, &rig->sequence));
+    assert_true(rig->g->n_values <= MAX_VALUES);
+    for (int v = 0; v < rig->g->n_values; v++) {
+        if (rig->g->values[v].kind != VALUE_EXTERNAL)
+            continue;
+        rig->buffers[v] = new_buffer(rig, v, (uint32_t)v);
+        assert_ok(rig->ctx, program_bind(rig->program, v, (struct span){rig->buffers[v], 0, 0}));
+    }
+}
+
+static void rig_fini(struct rig *rig)
+{
+    sequence_free(rig->sequence);
+    program_free(rig->program);
+    for (int v = 0; v < MAX_VALUES; v++)
+        buffer_free(rig->buffers[v]);
+    graph_free(rig->g);
+    backend_close(rig->be);
+    test_ctx_free(rig->ctx);
+}
+
+static struct batchnorm_params norm_params(struct rig *rig, int64_t c)
+{
+    struct batchnorm_params params;
+    int *const ids[] = {&params.gamma, &params.beta, &params.running_mean, &params.running_var};
+    for (int i = 0; i < 4; i++)
+        assert_ok(rig->ctx, graph_input(rig->g, "norm", DTYPE_F32, shape_1d(c), ids[i]));
+    return params;
+}
+
+/* relu(bn(conv(x, w)) + x?), with w trained or frozen. */
+static int block(struct rig *rig, int x, int64_t channels, bool residual, int *weights)
+{
+    int64_t c = rig->g->values[x].shape.dim[1];
+    int y;
+    struct batchnorm_params norm = norm_params(rig, channels);
+    assert_ok(rig->ctx, graph_param(rig->g, "w", shape_4d(channels, c, 3, 3), false, weights));
+    assert_ok(rig->ctx, graph_conv2d(rig->g, x, *weights, 1, 1, &y));
+    assert_ok(rig->ctx, graph_batchnorm(rig->g, y, &norm, false, &y));
+    if (residual)
+        assert_ok(rig->ctx, graph_add(rig->g, y, x, &y));
+    assert_ok(rig->ctx, graph_relu(rig->g, y, &y));
+    return y;
+}
+
+struct frozen {
+    int x, weights, features;
+};
+
+/* Two folded blocks of odd width; the second adds its own input. */
+static struct frozen build_frozen(struct rig *rig)
+{
+    struct frozen net;
+    int unused;
+    assert_ok(rig->ctx,
+              graph_input(rig->g, "x", DTYPE_F32, shape_4d(BATCH, 3, SIDE, SIDE), &net.x));
+    int y = block(rig, net.x, 21, false, &net.weights);
+    y = block(rig, y, 21, true, &unused);
+    assert_ok(rig->ctx, graph_avgpool(rig->g, y, &net.features));
+    assert_ok(rig->ctx, graph_expose(rig->g, net.features));
+    assert_ok(rig->ctx, graph_fuse(rig->g));
+    return net;
+}
+
+enum { N_FEATURES = BATCH * 21 };
+
+static void run(struct rig *rig, const struct frozen *net, float features[N_FEATURES])
+{
+    assert_ok(rig->ctx, sequence_run(rig->sequence));
+    memcpy(features, rig->buffers[net->features]->data, N_FEATURES * sizeof *features);
+}
+
+static void test_derived_weights_are_refreshed_when_the_version_moves(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, "cpu", 2);
+    struct frozen net = build_frozen(&rig);
+    rig_compile(&rig);
+    float before[N_FEATURES], unnoticed[N_FEATURES], after[N_FEATURES];
+    run(&rig, &net, before);
+    struct buffer *weights = rig.buffers[net.weights];
+    ((float *)weights->data)[0] += 1.0f;
+    run(&rig, &net, unnoticed);
+    assert_memory_equal(before, unnoticed, sizeof before);
+    weights->version++;
+    run(&rig, &net, after);
+    assert_memory_not_equal(before, after, sizeof before);
+    rig_fini(&rig);
+}
+
+static void test_binding_anew_refreshes_derived_weights(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, "cpu", 2);
+    struct frozen net = build_frozen(&rig);
+    rig_compile(&rig);
+    float before[N_FEATURES], after[N_FEATURES], back[N_FEATURES];
+    run(&rig, &net, before);
+    struct buffer *other = new_buffer(&rig, net.weights, 1000);
+    assert_ok(rig.ctx, program_bind(rig.program, net.weights, (struct span){other, 0, 0}));
+    run(&rig, &net, after);
+    assert_memory_not_equal(before, after, sizeof before);
+    assert_ok(rig.ctx, program_bind(rig.program, net.weights,
+                                    (struct span){rig.buffers[net.weights], 0, 0}));
+    run(&rig, &net, back);
+    assert_memory_equal(before, back, sizeof before);
+    buffer_free(other);
+    rig_fini(&rig);
+}
+
+/* The residual must not be overwritten while the convolution still reads it as its source. */
+static void test_a_residual_may_be_the_source(void **state)
+{
+    (void)state;
+    struct rig cpu, ref;
+    float actual[N_FEATURES], expected[N_FEATURES];
+    rig_init(&cpu, "cpu", 2);
+    rig_init(&ref, "ref", 1);
+    struct frozen net = build_frozen(&cpu);
+    build_frozen(&ref);
+    rig_compile(&cpu);
+    rig_compile(&ref);
+    run(&cpu, &net, actual);
+    run(&ref, &net, expected);
+    /* Two convolutions of positive terms: hardly more than the rounding of a sum. */
+    assert_tensor_close(actual, expected, N_FEATURES, 1e-11, "features");
+    assert_int_equal(cpu.program->stats.n_reorders_activation, 0);
+    assert_true(cpu.program->stats.derived_bytes > 0);
+    rig_fini(&cpu);
+    rig_fini(&ref);
+}
+
+static void test_runs_repeat_to_the_byte(void **state)
+{
+    (void)state;
+    float first[N_FEATURES], again[N_FEATURES];
+    for (int i = 0; i < 2; i++) {
+        struct rig rig;
+        rig_init(&rig, "cpu", 2);
+        struct frozen net = build_frozen(&rig);
+        rig_compile(&rig);
+        run(&rig, &net, i ? again : first);
+        rig_fini(&rig);
+    }
+    assert_memory_equal(first, again, sizeof first);
+}
+
+static void test_pitched_matrices_reach_dense_kernels(void **state)
+{
+    (void)state;
+    enum { ROWS = 3, COLS = 5, PITCH = 7 };
+    struct rig rig;
+    int x, y;
+    rig_init(&rig, "cpu", 1);
+    assert_ok(rig.ctx, graph_input(rig.g, "x", DTYPE_F32, shape_2d(ROWS, COLS), &x));
+    assert_ok(rig.ctx, graph_relu(rig.g, x, &y));
+    assert_ok(rig.ctx, graph_expose(rig.g, y));
+    rig_compile(&rig);
+    struct buffer *wide;
+    assert_ok(rig.ctx, buffer_new(rig.be, 2 * ROWS * PITCH * sizeof(float), &wide));
+    float *data = wide->data;
+    for (int i = 0; i < 2 * ROWS * PITCH; i++)
+        data[i] = (float)(i % 2 ? -i : i);
+    size_t half = ROWS * PITCH * sizeof(float);
+    assert_ok(rig.ctx, program_bind(rig.program, x, (struct span){wide, 0, PITCH}));
+    assert_ok(rig.ctx, program_bind(rig.program, y, (struct span){wide, half, PITCH}));
+    assert_ok(rig.ctx, sequence_run(rig.sequence));
+    for (int i = 0; i < ROWS * PITCH; i++) {
+        float source = (float)(i % 2 ? -i : i);
+        int at = ROWS * PITCH + i;
+        float untouched = (float)(at % 2 ? -at : at);
+        float expected = i % PITCH >= COLS ? untouched : source > 0 ? source : 0;
+        assert_memory_equal(&data[at], &expected, sizeof expected);
+        assert_memory_equal(&data[i], &source, sizeof source);
+    }
+    buffer_free(wide);
+    rig_fini(&rig);
+}
+
+static void test_the_callers_thread_count_stays(void **state)
+{
+    (void)state;
+#ifdef _OPENMP
+    int before = omp_get_max_threads();
+    struct rig rig;
+    float features[N_FEATURES];
+    rig_init(&rig, "cpu", before + 1);
+    struct frozen net = build_frozen(&rig);
+    rig_compile(&rig);
+    run(&rig, &net, features);
+    assert_int_equal(omp_get_max_threads(), before);
+    rig_fini(&rig);
+#else
+    skip();
+#endif
+}
+
+static void test_every_failed_allocation_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    struct rig rig;
+    rig_init(&rig, "cpu", 1);
+    build_frozen(&rig);
+    struct mem *mem = &rig.ctx->mem;
+    uint64_t live = mem->n_live;
+    enum der_status status = DER_NOMEM;
+    for (uint64_t n = 1; status != DER_OK; n++) {
+        mem->fail_at = mem->n_allocs + n;
+        status = program_compile(rig.be, rig.g, &rig.program);
+        mem->fail_at = 0;
+        if (status == DER_OK)
+            break;
+        assert_int_equal(status, DER_NOMEM);
+        assert_null(rig.program);
+        assert_int_equal(mem->n_live, live);
+        assert_true(n < 10000);
+    }
+    rig_fini(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_derived_weights_are_refreshed_when_the_version_moves),
+        cmocka_unit_test(test_binding_anew_refreshes_derived_weights),
+        cmocka_unit_test(test_a_residual_may_be_the_source),
+        cmocka_unit_test(test_runs_repeat_to_the_byte),
+        cmocka_unit_test(test_pitched_matrices_reach_dense_kernels),
+        cmocka_unit_test(test_the_callers_thread_count_stays),
+        cmocka_unit_test(test_every_failed_allocation_leaves_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
