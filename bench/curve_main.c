@@ -174,22 +174,22 @@ static bool after_iteration(void *user)
 
 static enum der_status curve_run(struct curve *c)
 {
+    TRY(curve_init(c));
+    TRY(dump(c));
     struct train_hooks hooks = {.cancelled = after_iteration, .user = c};
     struct loader_options data[DATA_SPLITS];
     for (int split = 0; split < DATA_SPLITS; split++)
-        data[split] = (struct loader_options){.set = c->set,
-                                              .view = c->view[split],
-                                              .augment = &c->augment[split],
-                                              .split = (enum data_split)split,
-                                              .mode = split == DATA_TRAIN ? LOADER_TRAIN
-                                                                          : LOADER_EVAL,
-                                              .batch = split == DATA_TRAIN ? BATCH : TEST_BATCH,
-                                              .threads = 1,
-                                              .seed = c->options->seed};
-    TRY(curve_init(c));
-    TRY(dump(c));
-    enum der_status status = supervised_train(c->model, "curve", &c->schedule, &data[DATA_TRAIN],
-                                              &hooks);
+        data[split] =
+            (struct loader_options){.set = c->set,
+                                    .view = c->view[split],
+                                    .augment = &c->augment[split],
+                                    .split = (enum data_split)split,
+                                    .mode = split == DATA_TRAIN ? LOADER_TRAIN : LOADER_EVAL,
+                                    .batch = split == DATA_TRAIN ? BATCH : TEST_BATCH,
+                                    .threads = 1,
+                                    .seed = c->options->seed};
+    enum der_status status =
+        supervised_train(c->model, "curve", &c->schedule, &data[DATA_TRAIN], &hooks);
     TRY(c->status);
     TRY(status);
     struct evaluation evaluation;

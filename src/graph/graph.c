@@ -68,12 +68,31 @@ enum der_status graph_add_value(struct graph *g, const char *name, enum dtype dt
     return DER_OK;
 }
 
-static int *copy_ids(struct graph *g, const int *ids, int n)
+static int *copy_ids(struct arena *arena, const int *ids, int n)
 {
-    int *copy = arena_zalloc(&g->arena, (size_t)n, sizeof *copy);
+    int *copy = arena_zalloc(arena, (size_t)n, sizeof *copy);
     if (copy && n > 0)
         memcpy(copy, ids, (size_t)n * sizeof *copy);
     return copy;
+}
+
+bool node_copy(struct arena *arena, const struct node *from, struct node *to)
+{
+    *to = *from;
+    to->in = copy_ids(arena, from->in, from->n_in);
+    to->out = copy_ids(arena, from->out, from->n_out);
+    if (!to->in || !to->out)
+        return false;
+    if (from->op != OP_MASK_SPARSITY)
+        return true;
+    size_t n = (size_t)from->attr.sparsity.n_layers;
+    struct sparsity_layer *layers = arena_zalloc(arena, n, sizeof *layers);
+    if (!layers)
+        return false;
+    if (n > 0)
+        memcpy(layers, from->attr.sparsity.layers, n * sizeof *layers);
+    to->attr.sparsity.layers = layers;
+    return true;
 }
 
 enum der_status graph_add_node(struct graph *g, enum op op, const int *in, int n_in, const int *out,
@@ -82,8 +101,8 @@ enum der_status graph_add_node(struct graph *g, enum op op, const int *in, int n
     struct node node = {.op = op, .n_in = n_in, .n_out = n_out};
     if (attr)
         node.attr = *attr;
-    node.in = copy_ids(g, in, n_in);
-    node.out = copy_ids(g, out, n_out);
+    node.in = copy_ids(&g->arena, in, n_in);
+    node.out = copy_ids(&g->arena, out, n_out);
     if (!node.in || !node.out ||
         !grow(&g->ctx->mem, (void **)&g->nodes, g->n_nodes, &g->node_capacity, sizeof *g->nodes))
         return ctx_nomem(g->ctx);

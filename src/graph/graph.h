@@ -173,6 +173,9 @@ static inline int node_out(const struct node *node, int position)
     return position < node->n_out ? node->out[position] : NO_VALUE;
 }
 
+/* Copies a node and all it points to, so that it outlives its graph; false when memory is short. */
+bool node_copy(struct arena *arena, const struct node *from, struct node *to);
+
 /* The value whose memory `value` uses: itself but for aliases. */
 int graph_storage_of(const struct graph *g, int value);
 

@@ -5,13 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    NAME_MAX_CHARS = 64,
-    MAX_LAYERS = 1 + 3 * RESNET_MAX_STAGES * RESNET_MAX_BLOCKS,
-    PARAMS_PER_LAYER = 5, /* weight, gamma, beta, running mean, running variance */
-};
-
-enum { LAYER_WEIGHT, LAYER_GAMMA, LAYER_BETA, LAYER_MEAN, LAYER_VAR };
+enum { NAME_MAX_CHARS = 64 };
 
 enum layer_kind { LAYER_STEM, LAYER_CONV1, LAYER_CONV2, LAYER_SHORTCUT };
 
@@ -99,7 +93,7 @@ int resnet_feature_dim(const struct resnet_spec *spec)
 }
 
 /* Fills `layers`; returns how many there are. */
-static int list_layers(const struct resnet_spec *spec, struct layer layers[MAX_LAYERS])
+static int list_layers(const struct resnet_spec *spec, struct layer layers[RESNET_MAX_LAYERS])
 {
     bool wide_stem = spec->stem == RESNET_STEM_7X7_POOL;
     int n = 0;
@@ -148,7 +142,7 @@ static int list_layers(const struct resnet_spec *spec, struct layer layers[MAX_L
 
 int64_t resnet_count_params(const struct resnet_spec *spec)
 {
-    struct layer layers[MAX_LAYERS];
+    struct layer layers[RESNET_MAX_LAYERS];
     int n = list_layers(spec, layers);
     int64_t count = 0;
     for (int i = 0; i < n; i++)
@@ -183,7 +177,7 @@ enum der_status resnet_declare(const struct resnet_spec *spec, struct param_set 
         {"running_var", PARAM_STATE, INIT_ONE},
     };
     TRY(resnet_spec_check(set->ctx, spec));
-    struct layer layers[MAX_LAYERS];
+    struct layer layers[RESNET_MAX_LAYERS];
     int n = list_layers(spec, layers);
     for (int i = 0; i < n; i++) {
         const struct layer *layer = &layers[i];
@@ -231,7 +225,7 @@ int resnet_mask_channels(const struct resnet_spec *spec, int mask)
 
 int resnet_sparsity_layers(const struct resnet_spec *spec, struct sparsity_layer *out, int capacity)
 {
-    struct layer layers[MAX_LAYERS];
+    struct layer layers[RESNET_MAX_LAYERS];
     int n = list_layers(spec, layers);
     assert(n <= capacity);
     for (int i = 0; i < n && i < capacity; i++)
@@ -289,7 +283,7 @@ enum der_status resnet_build(const struct resnet_spec *spec, struct graph *g,
                              int *feature)
 {
     *feature = NO_VALUE;
-    struct layer layers[MAX_LAYERS];
+    struct layer layers[RESNET_MAX_LAYERS];
     struct builder b = {.g = g, .params = params, .io = io, .layers = layers};
     b.n_layers = list_layers(spec, layers);
     assert(params->set->n == PARAMS_PER_LAYER * b.n_layers);

@@ -14,7 +14,16 @@
 
 #include "nn/params.h"
 
-enum { RESNET_MAX_STAGES = 4, RESNET_MAX_BLOCKS = 8, RESNET_MAX_MASKS = 40 };
+enum {
+    RESNET_MAX_STAGES = 4,
+    RESNET_MAX_BLOCKS = 8,
+    RESNET_MAX_MASKS = RESNET_MAX_STAGES * (1 + RESNET_MAX_BLOCKS),
+    RESNET_MAX_LAYERS = 1 + 3 * RESNET_MAX_STAGES * RESNET_MAX_BLOCKS,
+};
+
+/* A layer is a convolution and its batch norm; resnet_declare adds these parameters for each, in this
+ * order, layer after layer. */
+enum { LAYER_WEIGHT, LAYER_GAMMA, LAYER_BETA, LAYER_MEAN, LAYER_VAR, PARAMS_PER_LAYER };
 
 enum resnet_stem {
     RESNET_STEM_3X3,      /* 3x3 stride 1: CIFAR */
@@ -64,7 +73,7 @@ NODISCARD enum der_status resnet_declare(const struct resnet_spec *spec, struct 
 /* Masks: first the n_stages streams S_k, then the inner masks I_kb in order of the blocks. */
 int resnet_mask_count(const struct resnet_spec *spec);
 int resnet_mask_channels(const struct resnet_spec *spec, int mask);
-/* The convolutions as the sparsity loss sees them; returns how many (at most 3 a block and a stem). */
+/* The layers, in the order of declaration, as masks and the sparsity loss see them; returns how many. */
 int resnet_sparsity_layers(const struct resnet_spec *spec, struct sparsity_layer *layers,
                            int capacity);
 

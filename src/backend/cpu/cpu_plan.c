@@ -6,7 +6,6 @@
 #include "graph/memplan.h"
 
 #include <assert.h>
-#include <string.h>
 
 /* ---- copies of what the graph says -------------------------------------------------------------- */
 
@@ -35,34 +34,6 @@ static enum der_status copy_values(struct cpu_program *p, const struct graph *g,
     return DER_OK;
 }
 
-static bool copy_list(struct arena *arena, int **list, int n)
-{
-    const int *from = *list;
-    *list = arena_zalloc(arena, (size_t)n, sizeof **list);
-    if (*list && n > 0)
-        memcpy(*list, from, (size_t)n * sizeof **list);
-    return *list != NULL;
-}
-
-static enum der_status copy_node(struct cpu_program *p, const struct node *from, struct node *to)
-{
-    struct der_ctx *ctx = p->base.be->ctx;
-    *to = *from;
-    if (!copy_list(&p->arena, &to->in, to->n_in) || !copy_list(&p->arena, &to->out, to->n_out))
-        return ctx_nomem(ctx);
-    if (to->op == OP_MASK_SPARSITY) {
-        struct sparsity_attr *attr = &to->attr.sparsity;
-        size_t n = (size_t)attr->n_layers;
-        struct sparsity_layer *layers = arena_zalloc(&p->arena, n, sizeof *layers);
-        if (!layers)
-            return ctx_nomem(ctx);
-        if (n > 0)
-            memcpy(layers, attr->layers, n * sizeof *layers);
-        attr->layers = layers;
-    }
-    return DER_OK;
-}
-
 static void mark_written(struct cpu_program *p, const struct node *node)
 {
     for (int k = 0; k < node->n_out; k++)
@@ -83,7 +54,8 @@ static enum der_status make_steps(struct cpu_program *p, const struct graph *g)
     for (int i = 0; i < g->n_nodes; i++) {
         struct cpu_step *step = &p->steps[i];
         p->n_steps = i + 1;
-        TRY(copy_node(p, &g->nodes[i], &step->node));
+        if (!node_copy(&p->arena, &g->nodes[i], &step->node))
+            return ctx_nomem(p->base.be->ctx);
         mark_written(p, &step->node);
         if (cpu_is_conv(step->node.op))
             TRY(cpu_conv_init(p, step));

@@ -8,9 +8,9 @@
 #include "backend/ref/ref.h"
 
 #include "core/arena.h"
+#include "graph/host.h"
 
 #include <assert.h>
-#include <string.h>
 
 /* Where a value's numbers are. */
 struct ref_value {
@@ -96,49 +96,6 @@ static void close_backend(struct backend *be)
         mem_free(&be->ctx->mem, be);
 }
 
-static void free_buffer(struct backend *be, struct buffer *buffer)
-{
-    if (!buffer)
-        return;
-    mem_free(&be->ctx->mem, buffer->data);
-    mem_free(&be->ctx->mem, buffer);
-}
-
-static enum der_status new_buffer(struct backend *be, size_t bytes, struct buffer **out)
-{
-    *out = NULL;
-    struct buffer *buffer = mem_zalloc(&be->ctx->mem, 1, sizeof *buffer);
-    if (!buffer)
-        return ctx_nomem(be->ctx);
-    buffer->be = be;
-    buffer->bytes = bytes;
-    buffer->data = mem_zalloc(&be->ctx->mem, bytes, 1);
-    if (!buffer->data) {
-        free_buffer(be, buffer);
-        return ctx_nomem(be->ctx);
-    }
-    *out = buffer;
-    return DER_OK;
-}
-
-static enum der_status write_buffer(struct backend *be, struct buffer *dst, size_t offset,
-                                    const void *host, size_t bytes)
-{
-    (void)be;
-    if (bytes > 0)
-        memcpy((char *)dst->data + offset, host, bytes);
-    return DER_OK;
-}
-
-static enum der_status read_buffer(struct backend *be, const struct buffer *src, size_t offset,
-                                   void *host, size_t bytes)
-{
-    (void)be;
-    if (bytes > 0)
-        memcpy(host, (const char *)src->data + offset, bytes);
-    return DER_OK;
-}
-
 /* ---- compiling ----------------------------------------------------------------------------- */
 
 static void free_program(struct backend *be, struct program *program)
@@ -151,32 +108,6 @@ static void free_program(struct backend *be, struct program *program)
     mem_free(&be->ctx->mem, p);
 }
 
-static bool copy_list(struct arena *arena, int **copy, const int *list, int n)
-{
-    *copy = arena_zalloc(arena, (size_t)n, sizeof **copy);
-    if (!*copy)
-        return false;
-    for (int i = 0; i < n; i++)
-        (*copy)[i] = list[i];
-    return true;
-}
-
-/* Layers of the sparsity loss lie in the graph's arena, so they are copied too. */
-static bool copy_attr(struct arena *arena, struct node *node)
-{
-    if (node->op != OP_MASK_SPARSITY)
-        return true;
-    struct sparsity_attr *attr = &node->attr.sparsity;
-    const size_t n = (size_t)attr->n_layers;
-    struct sparsity_layer *layers = arena_zalloc(arena, n, sizeof *layers);
-    if (!layers)
-        return false;
-    if (n > 0)
-        memcpy(layers, attr->layers, n * sizeof *layers);
-    attr->layers = layers;
-    return true;
-}
-
 static enum der_status copy_nodes(struct ref_program *p, const struct graph *g)
 {
     p->nodes = arena_zalloc(&p->arena, (size_t)g->n_nodes, sizeof *p->nodes);
@@ -185,12 +116,9 @@ static enum der_status copy_nodes(struct ref_program *p, const struct graph *g)
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *from = &g->nodes[i];
         struct ref_node *to = &p->nodes[i];
-        to->node = *from;
         to->in = arena_zalloc(&p->arena, (size_t)from->n_in, sizeof *to->in);
         to->out = arena_zalloc(&p->arena, (size_t)from->n_out, sizeof *to->out);
-        if (!to->in || !to->out || !copy_list(&p->arena, &to->node.in, from->in, from->n_in) ||
-            !copy_list(&p->arena, &to->node.out, from->out, from->n_out) ||
-            !copy_attr(&p->arena, &to->node))
+        if (!to->in || !to->out || !node_copy(&p->arena, from, &to->node))
             return ctx_nomem(p->base.be->ctx);
     }
     p->n_nodes = g->n_nodes;
@@ -368,30 +296,18 @@ static enum der_status run(struct backend *be, struct sequence *sequence)
     return DER_OK;
 }
 
-static void drop_sequence(struct backend *be, struct sequence *sequence)
-{
-    (void)be;
-    (void)sequence;
-}
-
-static enum der_status sync_backend(struct backend *be)
-{
-    (void)be;
-    return DER_OK;
-}
-
 const struct backend_ops ref_backend = {
     .name = "ref",
     .open = open_backend,
     .close = close_backend,
-    .buffer_new = new_buffer,
-    .buffer_free = free_buffer,
-    .write = write_buffer,
-    .read = read_buffer,
+    .buffer_new = host_buffer_new,
+    .buffer_free = host_buffer_free,
+    .write = host_write,
+    .read = host_read,
     .compile = compile,
     .program_free = free_program,
     .bind = bind_value,
     .run = run,
-    .sequence_drop = drop_sequence,
-    .sync = sync_backend,
+    .sequence_drop = host_sequence_drop,
+    .sync = host_sync,
 };
