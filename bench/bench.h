@@ -13,7 +13,10 @@ struct bench_options {
     bool training;       /* loss, gradients and update, or folded inference */
     int batch;
     int threads;
-    int n_extractors; /* compile: of the step */
+    int n_extractors;   /* compile: of the step */
+    const char *folder; /* loader: of JPEG files; NULL: some are made */
+    int side;           /* loader: longer side of the pictures that are made */
+    int rounds;         /* loader: turns of both sides */
 };
 
 enum { BENCH_IMAGE_SIZE = 32, BENCH_N_CLASSES = 100 };
@@ -42,8 +45,10 @@ NODISCARD enum der_status bench_compile(struct backend *be, const struct resnet_
 /* Seconds on a clock that never jumps. */
 double bench_clock(void);
 
-/* The two commands. */
+/* The commands. */
 NODISCARD enum der_status bench_net(struct der_ctx *ctx, const struct bench_options *options);
 NODISCARD enum der_status bench_step(struct der_ctx *ctx, const struct bench_options *options);
+NODISCARD enum der_status bench_augment(struct der_ctx *ctx, const struct bench_options *options);
+NODISCARD enum der_status bench_loader(struct der_ctx *ctx, const struct bench_options *options);
 
 #endif

@@ -3,6 +3,8 @@
  *
  *     der_bench net  [--model NAME] [--infer] [--batch N] [--threads N] [--width X] [--backend NAME]
  *     der_bench step [--extractors N] ...
+ *     der_bench augment ...
+ *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  */
 #include "bench.h"
 
@@ -11,8 +13,28 @@
 #include <string.h>
 
 static const char USAGE[] =
-    "usage: der_bench net|step [--model NAME] [--infer] [--batch N] [--threads N]\n"
-    "                          [--width X] [--backend NAME] [--extractors N]\n";
+    "usage: der_bench net|step|augment [--model NAME] [--infer] [--batch N] [--threads N]\n"
+    "                                  [--width X] [--backend NAME] [--extractors N]\n"
+    "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
+    "                        [--threads N]\n";
+
+static const struct command {
+    const char *name;
+    enum der_status (*run)(struct der_ctx *ctx, const struct bench_options *options);
+} COMMANDS[] = {
+    {"net", bench_net},
+    {"step", bench_step},
+    {"augment", bench_augment},
+    {"loader", bench_loader},
+};
+
+static const struct command *find_command(const char *name)
+{
+    for (size_t i = 0; i < sizeof COMMANDS / sizeof *COMMANDS; i++)
+        if (strcmp(COMMANDS[i].name, name) == 0)
+            return &COMMANDS[i];
+    return NULL;
+}
 
 /* False when an argument is not understood. */
 static bool parse(int argc, char **argv, struct bench_options *o)
@@ -38,6 +60,12 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->threads = number;
         else if (strcmp(argv[i - 1], "--extractors") == 0)
             o->n_extractors = number;
+        else if (strcmp(argv[i - 1], "--folder") == 0)
+            o->folder = value;
+        else if (strcmp(argv[i - 1], "--side") == 0)
+            o->side = number;
+        else if (strcmp(argv[i - 1], "--rounds") == 0)
+            o->rounds = number;
         else
             return false;
     }
@@ -52,10 +80,11 @@ int main(int argc, char **argv)
                                     .training = true,
                                     .batch = 128,
                                     .threads = 1,
-                                    .n_extractors = 10};
-    bool is_net = argc > 1 && strcmp(argv[1], "net") == 0;
-    bool is_step = argc > 1 && strcmp(argv[1], "step") == 0;
-    if ((!is_net && !is_step) || !parse(argc, argv, &options)) {
+                                    .n_extractors = 10,
+                                    .side = 500,
+                                    .rounds = 9};
+    const struct command *command = argc > 1 ? find_command(argv[1]) : NULL;
+    if (!command || !parse(argc, argv, &options)) {
         (void)fputs(USAGE, stderr);
         return 2;
     }
@@ -63,7 +92,7 @@ int main(int argc, char **argv)
     struct der_ctx_options ctx_options = {.threads = options.threads, .seed = 1993};
     if (der_ctx_new(&ctx_options, &ctx) != DER_OK)
         return 1;
-    enum der_status status = is_net ? bench_net(ctx, &options) : bench_step(ctx, &options);
+    enum der_status status = command->run(ctx, &options);
     if (status != DER_OK)
         (void)fprintf(stderr, "der_bench: %s\n", der_ctx_error(ctx));
     der_ctx_free(ctx);

@@ -22,10 +22,12 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODELS = {"resnet18": "resnet18-cifar", "resnet32": "resnet32"}
 BATCH = 128
+LOADER_BATCH = 64  # of 224x224
 MIN_SECONDS = 1.0  # of one measurement: long against scheduling, short against a slow moment
 COMPILE_LIMITS = {10: 2.0, 50: 10.0}
 # What is to be reached, by the start of a row's name; ratios at least, the rest at most.
-TARGETS = {"train": "1.3", "infer": "1.5", "peak_memory": "1", "reorders": "0",
+TARGETS = {"train": "1.3", "infer": "1.5", "peak_memory": "1", "reorders": "0", "loader": "0.9",
+           "augment_share": "3 %",
            **{f"compile_{count}": f"{limit:g} s" for count, limit in COMPILE_LIMITS.items()}}
 
 
@@ -212,6 +214,34 @@ def compile_rows(args):
     return rows
 
 
+def loader_rows(args):
+    """Training images a second of the loader against bare libjpeg-turbo; both take turns within
+    the one program. Larger is better here, so the ratio is ours / peer."""
+    command = [args.binaries[""], "loader", "--batch", LOADER_BATCH, "--threads", args.threads,
+               "--rounds", args.rounds]
+    output = subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE,
+                            text=True).stdout
+    answer = json.loads(output)
+    return [{"name": "loader_jpeg", "unit": "images/s", "ours": answer["ours"],
+             "peer": answer["peer"], "ratio": answer["ratio"],
+             "note": "libjpeg-turbo decoding the same files whole"}]
+
+
+def augment_rows(args):
+    """Making a batch of CIFAR images on one thread, as a share of the step that trains on it."""
+    rows = []
+    for suffix, binary in args.binaries.items():
+        command = [binary, "augment", "--model", MODELS["resnet32"], "--batch", BATCH,
+                   "--threads", args.threads]
+        output = subprocess.run([str(word) for word in command], check=True,
+                                stdout=subprocess.PIPE, text=True).stdout
+        answer = json.loads(output)
+        share = 100 * answer["augment_ms"] / answer["step_ms"]
+        note = f"{answer['augment_ms']:.2f} ms beside {answer['step_ms']:.1f} ms of resnet32"
+        rows.append(row(f"augment_share{suffix}", "%", share, note=note))
+    return rows
+
+
 # ---- report --------------------------------------------------------------------------------
 
 
@@ -262,7 +292,8 @@ def collect(args):
          for kind in ("train", "infer") for short in MODELS),
         ((f"reorders_{kind}_{short}", lambda k=kind, s=short: reorder_rows(args, k, s))
          for kind in ("train", "infer") for short in MODELS),
-        [("compile", lambda: compile_rows(args))])
+        [("compile", lambda: compile_rows(args)), ("loader", lambda: loader_rows(args)),
+         ("augment_share", lambda: augment_rows(args))])
         if not args.only or name in args.only]
     if not wanted:
         raise SystemExit("nothing to measure: --only names nothing that exists")

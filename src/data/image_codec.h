@@ -6,10 +6,18 @@
 
 #include "data/image_file.h"
 
+/* What is asked of a codec. */
+struct image_request {
+    int scale;            /* eighths; JPEG only */
+    int channels;         /* that the pixels will have in the end */
+    struct image_box box; /* of the stored image, at that scale; more may be decoded */
+};
+
 /* Decoded pixels as the codec left them in decoder->pixels: dense, interleaved, not yet turned. */
 struct image_raw {
-    int height, width;
-    int channels; /* 1 grey, 3 RGB, 4 inverted CMYK */
+    int y, x;          /* where they begin in the stored image */
+    int height, width; /* at least up to the end of the box */
+    int channels;      /* 1 grey, 3 RGB, 4 inverted CMYK */
 };
 
 /* Reads size and orientation of decoder->encoded into decoder->info. */
@@ -17,10 +25,14 @@ NODISCARD enum der_status codec_jpeg_info(struct image_decoder *decoder);
 NODISCARD enum der_status codec_png_info(struct image_decoder *decoder);
 
 /* Decodes into decoder->pixels. */
-NODISCARD enum der_status codec_jpeg_pixels(struct image_decoder *decoder, int scale, int channels,
+NODISCARD enum der_status codec_jpeg_pixels(struct image_decoder *decoder,
+                                            const struct image_request *request,
                                             struct image_raw *raw);
 NODISCARD enum der_status codec_png_pixels(struct image_decoder *decoder, int channels,
                                            struct image_raw *raw);
+
+/* Frees decoder->jpeg. */
+void codec_jpeg_fini(struct image_decoder *decoder);
 
 /* Refuses sizes beyond the limits, before anything is allocated for them. */
 NODISCARD enum der_status image_check_size(struct image_decoder *decoder, uint64_t height,

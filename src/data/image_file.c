@@ -17,6 +17,7 @@ void image_decoder_fini(struct image_decoder *decoder)
     file_bytes_free(decoder->mem, &decoder->file);
     mem_free(decoder->mem, decoder->pixels);
     mem_free(decoder->mem, decoder->turned);
+    codec_jpeg_fini(decoder);
     *decoder = (struct image_decoder){.mem = decoder->mem};
 }
 
@@ -33,10 +34,10 @@ enum der_status image_check_size(struct image_decoder *decoder, uint64_t height,
 
 /* Makes a buffer hold height * width * channels bytes; its content is lost. */
 static enum der_status reserve(struct image_decoder *decoder, uint8_t **buffer, size_t *capacity,
-                               const struct image_raw *raw, int channels)
+                               int height, int width, int channels)
 {
     size_t bytes;
-    bool fits = size_mul((size_t)raw->height, (size_t)raw->width, &bytes) &&
+    bool fits = size_mul((size_t)height, (size_t)width, &bytes) &&
                 size_mul(bytes, (size_t)channels, &bytes);
     if (fits && bytes <= *capacity)
         return DER_OK;
@@ -45,7 +46,7 @@ static enum der_status reserve(struct image_decoder *decoder, uint8_t **buffer, 
     *buffer = fits ? mem_alloc(decoder->mem, bytes, 1) : NULL;
     if (!*buffer)
         return fault_set(&decoder->fault, DER_NOMEM, "out of memory for the %d x %d pixels of %s",
-                         raw->width, raw->height, decoder->name);
+                         width, height, decoder->name);
     *capacity = bytes;
     return DER_OK;
 }
@@ -54,7 +55,8 @@ enum der_status image_reserve(struct image_decoder *decoder, const struct image_
                               int channels)
 {
     int most = raw->channels > channels ? raw->channels : channels;
-    return reserve(decoder, &decoder->pixels, &decoder->pixels_capacity, raw, most);
+    return reserve(decoder, &decoder->pixels, &decoder->pixels_capacity, raw->height, raw->width,
+                   most);
 }
 
 enum der_status image_load_bytes(struct image_decoder *decoder, const char *name,
@@ -96,6 +98,11 @@ int image_scale_for(const struct image_info *info, int crop_height, int crop_wid
     return IMAGE_SCALE_FULL;
 }
 
+int image_scaled(int side, int scale)
+{
+    return (int)(((int64_t)side * scale + IMAGE_SCALE_FULL - 1) / IMAGE_SCALE_FULL);
+}
+
 /* ---- colours --------------------------------------------------------------------------------- */
 
 /* Weights of ITU-R 601 in 16 bits, rounded: what Pillow's convert("L") computes. */
@@ -115,11 +122,7 @@ static uint8_t ink(uint8_t stored, uint8_t stored_black)
 /* Converts n pixels in place. The buffer has room for the larger of the two forms. */
 static void convert(uint8_t *pixels, size_t n, int from, int to)
 {
-    if (from == 1 && to == 3) {
-        for (size_t i = n; i-- > 0;)
-            memset(pixels + 3 * i, pixels[i], 3);
-        return;
-    }
+    assert(from >= to); /* codecs make colour of grey themselves */
     if (from == 4) {
         for (size_t i = 0; i < n; i++) {
             const uint8_t *cmyk = pixels + 4 * i;
@@ -145,59 +148,100 @@ static const struct {
     [7] = {true, true, true},    [8] = {true, false, true},
 };
 
-static void turn(uint8_t *dst, const uint8_t *src, const struct image_raw *raw, int orientation)
+/* The place in the stored image, itself height x width, of a box of the upright one. */
+static struct image_box stored_box(const struct image_box *upright, int height, int width,
+                                   int orientation)
 {
+    struct image_box box = *upright;
+    if (turns[orientation].transposed)
+        box = (struct image_box){upright->x, upright->y, upright->width, upright->height};
+    if (turns[orientation].from_bottom)
+        box.y = height - box.y - box.height;
+    if (turns[orientation].from_right)
+        box.x = width - box.x - box.width;
+    return box;
+}
+
+/* Copies the pixels of a stored box, which begins at src, to where they stand upright, densely. */
+static void turn(uint8_t *dst, const uint8_t *src, ptrdiff_t row_stride,
+                 const struct image_box *stored, int channels, int orientation)
+{
+    ptrdiff_t down = row_stride;
+    ptrdiff_t right = channels;
+    if (turns[orientation].from_bottom) {
+        src += (stored->height - 1) * down;
+        down = -down;
+    }
+    if (turns[orientation].from_right) {
+        src += (stored->width - 1) * right;
+        right = -right;
+    }
     bool transposed = turns[orientation].transposed;
-    int height = transposed ? raw->width : raw->height;
-    int width = transposed ? raw->height : raw->width;
-    size_t channels = (size_t)raw->channels;
+    int height = transposed ? stored->width : stored->height;
+    int width = transposed ? stored->height : stored->width;
+    ptrdiff_t next_row = transposed ? right : down;
+    ptrdiff_t next_pixel = transposed ? down : right;
     for (int y = 0; y < height; y++) {
+        const uint8_t *from = src + y * next_row;
         for (int x = 0; x < width; x++) {
-            int row = transposed ? x : y;
-            int column = transposed ? y : x;
-            if (turns[orientation].from_bottom)
-                row = raw->height - 1 - row;
-            if (turns[orientation].from_right)
-                column = raw->width - 1 - column;
-            const uint8_t *from =
-                src + ((size_t)row * (size_t)raw->width + (size_t)column) * channels;
-            memcpy(dst, from, channels);
+            memcpy(dst, from + x * next_pixel, (size_t)channels);
             dst += channels;
         }
     }
 }
 
+/* The loaded image's size as it is stored, at a scale. */
+static struct image_box stored_whole(const struct image_info *info, int scale)
+{
+    bool transposed = turns[info->orientation].transposed;
+    return (struct image_box){
+        .height = image_scaled(transposed ? info->width : info->height, scale),
+        .width = image_scaled(transposed ? info->height : info->width, scale),
+    };
+}
+
 enum der_status image_decode(struct image_decoder *decoder, int channels, int scale,
-                             struct image_view *view)
+                             const struct image_box *box, struct image_view *view)
 {
     assert(channels == 1 || channels == 3);
     assert(scale >= 1 && scale <= IMAGE_SCALE_FULL);
     const struct image_info *info = &decoder->info;
     assert(info->format == IMAGE_JPEG || scale == IMAGE_SCALE_FULL);
+    const struct image_box whole = stored_whole(info, scale);
+    struct image_request request = {.scale = scale, .channels = channels, .box = whole};
+    if (box)
+        request.box = stored_box(box, whole.height, whole.width, info->orientation);
+    const struct image_box *stored = &request.box;
+    assert(stored->y >= 0 && stored->height > 0 && stored->y + stored->height <= whole.height);
+    assert(stored->x >= 0 && stored->width > 0 && stored->x + stored->width <= whole.width);
+
     struct image_raw raw;
     if (info->format == IMAGE_JPEG)
-        TRY(codec_jpeg_pixels(decoder, scale, channels, &raw));
+        TRY(codec_jpeg_pixels(decoder, &request, &raw));
     else
         TRY(codec_png_pixels(decoder, channels, &raw));
     convert(decoder->pixels, (size_t)raw.height * (size_t)raw.width, raw.channels, channels);
-    raw.channels = channels;
 
+    ptrdiff_t row_stride = (ptrdiff_t)raw.width * channels;
     *view = (struct image_view){
-        .data = decoder->pixels,
+        .data = decoder->pixels + (stored->y - raw.y) * row_stride +
+                (ptrdiff_t)(stored->x - raw.x) * channels,
         .channels = channels,
-        .height = raw.height,
-        .width = raw.width,
+        .height = stored->height,
+        .width = stored->width,
         .channel_stride = 1,
+        .row_stride = row_stride,
         .pixel_stride = channels,
     };
-    if (info->orientation != 1) {
-        TRY(reserve(decoder, &decoder->turned, &decoder->turned_capacity, &raw, channels));
-        turn(decoder->turned, decoder->pixels, &raw, info->orientation);
-        view->data = decoder->turned;
-        if (turns[info->orientation].transposed) {
-            view->height = raw.width;
-            view->width = raw.height;
-        }
+    if (info->orientation == 1)
+        return DER_OK;
+    TRY(reserve(decoder, &decoder->turned, &decoder->turned_capacity, stored->height, stored->width,
+                channels));
+    turn(decoder->turned, view->data, row_stride, stored, channels, info->orientation);
+    view->data = decoder->turned;
+    if (turns[info->orientation].transposed) {
+        view->height = stored->width;
+        view->width = stored->height;
     }
     view->row_stride = (ptrdiff_t)view->width * channels;
     return DER_OK;

@@ -4,7 +4,7 @@
  * A decoder belongs to one thread and keeps its buffers from image to image, so that decoding
  * takes no memory once they have grown. Work is split in two: image_load reads the file and says
  * how large the image is, then the caller chooses its crop, and image_decode makes the pixels,
- * for JPEG at a fraction of the size when the crop allows it.
+ * for JPEG at a fraction of the size when the crop allows it, and little more than the crop.
  */
 #ifndef DATA_IMAGE_FILE_H
 #define DATA_IMAGE_FILE_H
@@ -26,6 +26,13 @@ struct image_info {
     int orientation;   /* EXIF 1..8; 1 when the file has none */
 };
 
+/* A rectangle of the upright image, in pixels of the scale that it is decoded at. */
+struct image_box {
+    int y, x, height, width;
+};
+
+struct jpeg_job;
+
 struct image_decoder {
     struct mem *mem;
     const struct file_io *io; /* NULL: read(2) */
@@ -39,7 +46,8 @@ struct image_decoder {
     size_t pixels_capacity;   /* bytes */
     uint8_t *turned;          /* the same after the EXIF orientation */
     size_t turned_capacity;   /* bytes */
-    struct fault fault;       /* the latest failure */
+    struct jpeg_job *jpeg; /* libjpeg's state from header to pixels; NULL before the first JPEG */
+    struct fault fault;    /* the latest failure */
 };
 
 /* Takes no memory yet. */
@@ -59,10 +67,17 @@ NODISCARD enum der_status image_load_bytes(struct image_decoder *decoder, const 
 int image_scale_for(const struct image_info *info, int crop_height, int crop_width, int want_height,
                     int want_width);
 
-/* Decodes the loaded image to 1 (grey) or 3 (RGB) interleaved channels. At `scale` eighths the
- * image has ceil(side * scale / 8) rows and columns; scale must be IMAGE_SCALE_FULL for PNG. The
- * view is row-major and dense and stays good until the next call. */
+/* The size that `side` pixels have at `scale` eighths: rounded up. */
+int image_scaled(int side, int scale);
+
+/* Decodes the loaded image, or a box of it (NULL: all), to 1 (grey) or 3 (RGB) interleaved
+ * channels. At `scale` eighths the whole has image_scaled() rows and columns; scale must be
+ * IMAGE_SCALE_FULL for PNG. The view has the size of the box and the bytes that the whole image has
+ * there; its pixels have no gaps, its rows may. It stays good until the next call.
+ *
+ * Of a JPEG file only what the box needs is decoded: damage behind the last row of the box is not
+ * noticed. Decoding the whole image notices all of it. */
 NODISCARD enum der_status image_decode(struct image_decoder *decoder, int channels, int scale,
-                                       struct image_view *view);
+                                       const struct image_box *box, struct image_view *view);
 
 #endif

@@ -68,7 +68,7 @@ static void check(struct rig *rig, const char *name, int scale, const char *expe
         assert_int_equal(rig->decoder.info.width, want.width);
     }
     struct image_view view;
-    if (image_decode(&rig->decoder, want.channels, scale, &view) != DER_OK)
+    if (image_decode(&rig->decoder, want.channels, scale, NULL, &view) != DER_OK)
         fail_msg("%s", rig->decoder.fault.text);
     assert_int_equal(view.channels, want.channels);
     assert_int_equal(view.height, want.height);
@@ -177,7 +177,7 @@ static enum der_status try_bytes(struct rig *rig, const uint8_t *data, size_t si
     struct image_view view;
     rig->decoder.fault.text[0] = 0;
     TRY(image_load_bytes(&rig->decoder, "some.jpg", data, size));
-    return image_decode(&rig->decoder, 3, IMAGE_SCALE_FULL, &view);
+    return image_decode(&rig->decoder, 3, IMAGE_SCALE_FULL, NULL, &view);
 }
 
 static void check_every_cut(struct rig *rig, const char *name)
@@ -253,6 +253,7 @@ static void test_jpeg_that_claims_too_much_is_refused(void **state)
 {
     struct rig *rig = *state;
     struct file_bytes file = fixture_read(rig->ctx, "jpeg/444.jpg");
+    assert_int_equal(try_bytes(rig, file.data, file.size), DER_OK);
     size_t at = 0; /* of the frame header: FF C0, length, precision, height, width */
     while (!(file.data[at] == 0xFF && file.data[at + 1] == 0xC0))
         at++;
@@ -288,7 +289,7 @@ static void check_alloc_faults(struct rig *rig, const char *name)
         atomic_store(&rig->ctx->mem.fail_at, atomic_load(&rig->ctx->mem.n_allocs) + k);
         enum der_status status = image_load(&decoder, path);
         if (status == DER_OK)
-            status = image_decode(&decoder, 3, IMAGE_SCALE_FULL, &view);
+            status = image_decode(&decoder, 3, IMAGE_SCALE_FULL, NULL, &view);
         bool failed = atomic_load(&rig->ctx->mem.n_allocs) >= atomic_load(&rig->ctx->mem.fail_at);
         atomic_store(&rig->ctx->mem.fail_at, 0);
         image_decoder_fini(&decoder);
@@ -316,7 +317,7 @@ static void test_second_image_takes_no_memory(void **state)
     fixture_path(path, "jpeg/exif_8.jpg");
     uint64_t before = atomic_load(&rig->ctx->mem.n_allocs);
     assert_int_equal(image_load(&rig->decoder, path), DER_OK);
-    assert_int_equal(image_decode(&rig->decoder, 3, IMAGE_SCALE_FULL, &view), DER_OK);
+    assert_int_equal(image_decode(&rig->decoder, 3, IMAGE_SCALE_FULL, NULL, &view), DER_OK);
     assert_int_equal(atomic_load(&rig->ctx->mem.n_allocs), before);
 }
 

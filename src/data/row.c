@@ -13,7 +13,17 @@ void row_tools_fini(struct row_tools *tools)
     resample_fini(&tools->work);
 }
 
-/* Decodes a file, no larger than its augmentation needs it. */
+/* The pixels that a region touches at a scale, whole ones. */
+static struct image_box box_of(const struct augment_region *region, int scale)
+{
+    struct image_box box = {.y = (int)((int64_t)region->y * scale / IMAGE_SCALE_FULL),
+                            .x = (int)((int64_t)region->x * scale / IMAGE_SCALE_FULL)};
+    box.height = image_scaled(region->y + region->height, scale) - box.y;
+    box.width = image_scaled(region->x + region->width, scale) - box.x;
+    return box;
+}
+
+/* Decodes of a file what its augmentation needs, no larger than needed. */
 static enum der_status load_file(const struct augment_spec *spec, const struct augment_draw *draw,
                                  struct image_decoder *decoder, const char *path,
                                  struct augment_source *image)
@@ -24,14 +34,18 @@ static enum der_status load_file(const struct augment_spec *spec, const struct a
         return fault_set(&decoder->fault, DER_SHAPE,
                          "%s is an image of %dx%d, the augmentation makes %dx%d without resizing",
                          path, info->height, info->width, spec->height, spec->width);
+    struct augment_region region = augment_region(spec, draw, info->height, info->width);
     int scale = IMAGE_SCALE_FULL;
-    if (spec->scaled_decode) {
-        struct augment_region region = augment_region(spec, draw, info->height, info->width);
+    if (spec->scaled_decode)
         scale =
             image_scale_for(info, region.height, region.width, region.to_height, region.to_width);
-    }
     *image = (struct augment_source){.height = info->height, .width = info->width, .scale = scale};
-    return image_decode(decoder, spec->channels, scale, &image->image);
+    if (spec->geometry != AUGMENT_RESIZED_CROP)
+        return image_decode(decoder, spec->channels, scale, NULL, &image->image);
+    struct image_box box = box_of(&region, scale);
+    image->y = box.y;
+    image->x = box.x;
+    return image_decode(decoder, spec->channels, scale, &box, &image->image);
 }
 
 enum der_status row_make(const struct row_source *source, struct row_tools *tools, int64_t sample,

@@ -26,7 +26,9 @@ void row_tools_init(struct row_tools *tools, struct mem *mem, const struct file_
 void row_tools_fini(struct row_tools *tools);
 
 /* dst [channels][height][width] of the augmentation. On failure tools->decoder.fault has a sentence
- * that names the file, except for DER_NOMEM. */
+ * that names the file, except for DER_NOMEM. Of a JPEG file a random crop decodes what it needs: a
+ * file that is cut off below the crop is noticed by the first crop that reaches there, or by the
+ * first augmentation that uses the whole image, as those for evaluation do. */
 NODISCARD enum der_status row_make(const struct row_source *source, struct row_tools *tools,
                                    int64_t sample, float *dst);
 
