@@ -2,7 +2,8 @@
  * der_curve: trains the 32-layer network on ten classes of CIFAR-100 and shows the loss of every
  * single iteration. bench/curve_torch.py does the same in PyTorch; bench/curve.py compares.
  *
- *     der_curve DATA FOLDER [--epochs N] [--warmup N] [--lr X] [--seed N] [--threads N]
+ *     der_curve DATA FOLDER [--epochs N] [--warmup N] [--warmup-lr X] [--lr X] [--seed N]
+ *               [--threads N]
  *
  * It is the training loop of the library that runs here, with the data, augmentation and network
  * that it is used with. FOLDER receives the parameters before the first iteration: init.bin, float32
@@ -21,12 +22,14 @@
 enum { N_CLASSES = 10, BATCH = 128, TEST_BATCH = 250, PATH_CHARS = 4096 };
 
 static const char USAGE[] =
-    "usage: der_curve DATA FOLDER [--epochs N] [--warmup N] [--lr X] [--seed N] [--threads N]\n";
+    "usage: der_curve DATA FOLDER [--epochs N] [--warmup N] [--warmup-lr X] [--lr X]\n"
+    "                 [--seed N] [--threads N]\n";
 
 struct curve_options {
     const char *data, *folder;
     int epochs, warmup, threads;
-    double lr; /* behind the warm-up */
+    double warmup_lr; /* of the first `warmup` epochs */
+    double lr;        /* of the others */
     uint64_t seed;
 };
 
@@ -63,8 +66,12 @@ static enum der_status curve_init(struct curve *c)
     const struct curve_options *o = c->options;
     struct supervised_options model = {
         .n_classes = N_CLASSES, .momentum = 0.9f, .decay = 5e-4f, .seed = o->seed};
-    c->schedule = (struct schedule){
-        .lr = o->lr, .epochs = o->epochs, .warmup_epochs = o->warmup, .factor = 1.0};
+    /* One rate, then another: a "drop" upwards. */
+    c->schedule = (struct schedule){.lr = o->warmup > 0 ? o->warmup_lr : o->lr,
+                                    .epochs = o->epochs,
+                                    .n_drops = o->warmup > 0,
+                                    .drop = {o->warmup},
+                                    .factor = o->warmup > 0 ? o->lr / o->warmup_lr : 1.0};
     TRY(dataset_open(c->ctx, o->data, &c->set));
     if (strcmp(c->set->kind, "cifar100") != 0)
         return ctx_fail(c->ctx, DER_ARG, "%s is of kind %s, want cifar100", o->data, c->set->kind);
@@ -220,6 +227,8 @@ static bool parse(int argc, char **argv, struct curve_options *o)
             o->threads = number;
         else if (strcmp(argv[i], "--seed") == 0)
             o->seed = strtoull(value, NULL, 10);
+        else if (strcmp(argv[i], "--warmup-lr") == 0)
+            o->warmup_lr = strtod(value, NULL);
         else if (strcmp(argv[i], "--lr") == 0)
             o->lr = strtod(value, NULL);
         else
@@ -230,7 +239,8 @@ static bool parse(int argc, char **argv, struct curve_options *o)
 
 int main(int argc, char **argv)
 {
-    struct curve_options options = {.epochs = 5, .warmup = 3, .threads = 1, .lr = 0.03, .seed = 1};
+    struct curve_options options = {
+        .epochs = 5, .warmup = 2, .threads = 1, .warmup_lr = 3e-5, .lr = 0.01, .seed = 1};
     if (!parse(argc, argv, &options)) {
         (void)fputs(USAGE, stderr);
         return 2;

@@ -1,10 +1,12 @@
 """The twin of der_curve: the same training in PyTorch, and the same lines.
 
-    curve_torch.py DATA FOLDER [--epochs N] [--warmup N] [--lr X] [--seed N] [--threads N]
-                   [--format contiguous|channels_last]
+    curve_torch.py DATA FOLDER [--epochs N] [--warmup N] [--warmup-lr X] [--lr X] [--seed N]
+                   [--threads N] [--jitter N]
 
 FOLDER holds the init.bin and init.txt of der_curve, DATA the binary distribution of CIFAR-100.
 Order and augmentation come from tools/data_order.py; everything else is written here anew.
+--jitter N (above 0) moves every initial parameter by about a unit in its last place, in another way for
+every N: what the losses then do is what rounding does to them.
 """
 import argparse
 import pathlib
@@ -24,6 +26,7 @@ SIZE, PAD, BRIGHTNESS = 32, 4, 63 / 255
 MEAN = np.array([.5071, .4867, .4408], np.float32).reshape(3, 1, 1)
 STD = np.array([.2675, .2565, .2761], np.float32).reshape(3, 1, 1)
 WIDTHS, N_BLOCKS = (16, 32, 64), 5
+JITTER = 6e-8  # relative: half a unit in the last place of a float32
 
 
 # ---- network, with torchvision's names -----------------------------------------------------------
@@ -90,6 +93,14 @@ def make_network(n_classes, state):
     return network
 
 
+def add_jitter(network, number):
+    generator = torch.Generator().manual_seed(number)
+    with torch.no_grad():
+        for values in network.parameters():
+            noise = torch.randn(values.shape, generator=generator, dtype=torch.float64)
+            values.copy_(values.double() * (1 + JITTER * noise))
+
+
 # ---- data ----------------------------------------------------------------------------------------
 
 
@@ -128,31 +139,30 @@ def batches(items, images, seed, epoch):
 # ---- training ------------------------------------------------------------------------------------
 
 
-def train(args, network, layout, images, items):
+def train(args, network, images, items):
     optimizer = torch.optim.SGD(network.parameters(), lr=args.lr, momentum=0.9, weight_decay=5e-4)
     network.train()
     for epoch in range(args.epochs):
-        lr = args.lr * min(1, (epoch + 1) / args.warmup) if args.warmup else args.lr
+        lr = args.warmup_lr if epoch < args.warmup else args.lr
         for group in optimizer.param_groups:
             group["lr"] = lr
         for iteration, (pixels, labels) in enumerate(batches(items, images, args.seed, epoch)):
             optimizer.zero_grad()
-            loss = F.cross_entropy(network(pixels.to(memory_format=layout)), labels)
+            loss = F.cross_entropy(network(pixels), labels)
             loss.backward()
             optimizer.step()
             print(f"{epoch} {iteration} {len(labels)} {lr:.9g} {loss.item():.9g}", flush=True)
 
 
 @torch.no_grad()
-def test(network, layout, images, items):
+def test(network, images, items):
     """Top-1 accuracy in per cent, by the running statistics."""
     network.eval()
     right = 0
     for begin in range(0, len(items), TEST_BATCH):
         chosen = items[begin:begin + TEST_BATCH]
         pixels = torch.from_numpy(np.stack([normalise(images[s]) for s, _ in chosen]))
-        best = network(pixels.to(memory_format=layout)).argmax(1)
-        right += int((best == torch.tensor([label for _, label in chosen])).sum())
+        right += int((network(pixels).argmax(1) == torch.tensor([label for _, label in chosen])).sum())
     return 100 * right / len(items)
 
 
@@ -161,18 +171,20 @@ def main():
     parser.add_argument("data", type=pathlib.Path)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--lr", type=float, default=0.03)
+    parser.add_argument("--warmup", type=int, default=2)
+    parser.add_argument("--warmup-lr", type=float, default=3e-5)
+    parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--format", choices=("contiguous", "channels_last"), default="contiguous")
+    parser.add_argument("--jitter", type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    layout = torch.channels_last if args.format == "channels_last" else torch.contiguous_format
     classes, state = read_init(args.folder)
-    network = make_network(len(classes), state).to(memory_format=layout)
-    train(args, network, layout, *read_split(args.data / "train.bin", classes))
-    print(f"test {test(network, layout, *read_split(args.data / 'test.bin', classes)):.2f}")
+    network = make_network(len(classes), state)
+    if args.jitter:
+        add_jitter(network, args.jitter)
+    train(args, network, *read_split(args.data / "train.bin", classes))
+    print(f"test {test(network, *read_split(args.data / 'test.bin', classes)):.2f}")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ enum rng_purpose {
     RNG_SHUFFLE = 21,    /* stream: epoch, index: position / 2 */
     RNG_BALANCED = 22,   /* stream: step, index: sample */
     RNG_VALIDATION = 23, /* index: sample */
+    RNG_STAGE = 24,      /* seeds of a method's stages; stream: stage, index: step */
 };
 
 struct rng_block {

@@ -1,7 +1,5 @@
 #include "model/prune.h"
 
-#include <assert.h>
-
 /* Writes the channels that stay; returns how many. */
 static int keep_channels(const float *e, int n, int32_t *channel)
 {
@@ -99,7 +97,9 @@ enum der_status prune_params(const struct resnet_spec *spec, const struct kept *
 {
     struct sparsity_layer layers[RESNET_MAX_LAYERS];
     int n_layers = resnet_sparsity_layers(spec, layers, RESNET_MAX_LAYERS);
-    assert(from->n == n_layers * PARAMS_PER_LAYER && to->n == from->n);
+    if (from->n != n_layers * PARAMS_PER_LAYER || to->n != from->n)
+        return ctx_fail(from->ctx, DER_SHAPE,
+                        "these are not the parameters of the network to prune");
     size_t largest = 0;
     for (int i = 0; i < from->n; i++) {
         size_t count = (size_t)shape_count(from->items[i].shape);

@@ -53,7 +53,10 @@ check "and those that are get listed" one_line err "ref"
 expect_code 1 "numbers that run away end the run" "$DER" train "${small[@]}" --lr 1e12
 check "with the place" grep -q '^der: training: loss .* in epoch 1, batch' err
 
-# An interrupt ends the run cleanly.
+# An interrupt ends the run cleanly. The files are emptied here, not by the background process: the loop
+# must not take an older message for the run's own.
+: >out
+: >err
 "$DER" train --data "$data" --net resnet32 --epochs 1000 --batch 16 >out 2>err &
 pid=$!
 for _ in $(seq 100); do

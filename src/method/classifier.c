@@ -1,0 +1,115 @@
+/*
+ * Second stage of a step: the classifier, re-initialised and trained on a class-balanced subset with
+ * every extractor frozen. The loss is cross-entropy at temperature delta.
+ */
+#include "method/learner_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { SCALAR_LR, SCALAR_ONE, N_SCALARS };
+
+enum { STREAM_BASE = 100000 }; /* away from the streams of the first stage */
+
+static const char *const LOSS_NAMES[] = {"main"};
+
+struct head_stage {
+    struct learner *learner;
+    struct param_set *head;
+    struct buffer *scalars;
+    struct desks desks;
+    struct assembly_cache assemblies;
+};
+
+static enum der_status describe(void *self, struct graph *g, struct assembly_io *io)
+{
+    struct head_stage *stage = self;
+    const struct learner_settings *settings = &stage->learner->settings;
+    struct param_use *head;
+    int lr;
+    int one;
+    int logits;
+    TRY(assembly_scalar(g, io, SCALAR_LR, "lr", &lr));
+    TRY(assembly_scalar(g, io, SCALAR_ONE, "one", &one));
+    TRY(assembly_attach(g, io, stage->head, true, &head));
+    TRY(graph_linear(g, io->matrix, head->value[0], NO_VALUE, &logits));
+    struct xent_options options = {.temperature = (float)settings->temperature};
+    TRY(graph_softmax_xent(g, logits, io->labels, one, &options, &io->loss[0]));
+    TRY(graph_rank(g, logits, io->labels, 0, 0, &io->rank));
+    io->n_losses = 1;
+    TRY(graph_backward(g));
+    params_note_grads(head, g);
+    struct sgd_attr sgd = {.momentum = settings->momentum,
+                           .decay = settings->decay,
+                           .gain = 1.0f,
+                           .low = -INFINITY,
+                           .high = INFINITY};
+    return params_sgd(&head, 1, g, lr, &sgd);
+}
+
+static enum der_status program(void *self, int batch, struct stage_program *out)
+{
+    struct head_stage *stage = self;
+    struct learner *learner = stage->learner;
+    struct assembly_plan plan = {.be = learner->be,
+                                 .frozen = learner->extractors,
+                                 .n_frozen = learner->n_extractors,
+                                 .desks = &stage->desks,
+                                 .scalars = stage->scalars,
+                                 .self = stage,
+                                 .describe = describe};
+    struct assembly *assembly;
+    TRY(assembly_get(&stage->assemblies, &plan, batch, &assembly));
+    *out = assembly_program(assembly);
+    return DER_OK;
+}
+
+static enum der_status write_scalars(void *self, const struct moment *now)
+{
+    struct head_stage *stage = self;
+    const float scalars[N_SCALARS] = {[SCALAR_LR] = (float)now->lr, [SCALAR_ONE] = 1.0f};
+    return buffer_write(stage->scalars, 0, scalars, sizeof scalars);
+}
+
+static const struct stage_ops STAGE = {.program = program, .scalars = write_scalars};
+
+static enum der_status run_stage(struct head_stage *stage, const struct data_view *view,
+                                 const struct train_hooks *hooks)
+{
+    struct learner *learner = stage->learner;
+    struct der_ctx *ctx = learner->be->ctx;
+    char name[64];
+    TRY(buffer_new(learner->be, ASSEMBLY_MAX_SCALARS * sizeof(float), &stage->scalars));
+    (void)snprintf(name, sizeof name, "step %d, classifier", learner->step + 1);
+    struct stage loop = {.name = name,
+                         .ops = &STAGE,
+                         .self = stage,
+                         .loss_names = LOSS_NAMES,
+                         .n_losses = 1,
+                         .schedule = learner->settings.classifier,
+                         .data = learner_batches(learner, view, STAGE_CLASSIFIER)};
+    return train_stage(ctx, &loop, 0, hooks);
+}
+
+enum der_status learn_classifier(struct learner *learner, const struct data_view *view,
+                                 const struct train_hooks *hooks, struct param_set **classifier)
+{
+    struct head_stage stage = {.learner = learner};
+    int64_t dim = learner_feature_dim(learner);
+    *classifier = NULL;
+    desks_init(&stage.desks, learner->be, &learner->settings.spec, dim);
+    enum der_status status = head_new(learner, "classifier.weight", learner->n_classes, dim,
+                                      STREAM_BASE + (uint32_t)learner->step, &stage.head);
+    if (status == DER_OK)
+        status = run_stage(&stage, view, hooks);
+    assembly_cache_fini(&stage.assemblies);
+    desks_fini(&stage.desks);
+    buffer_free(stage.scalars);
+    if (status != DER_OK) {
+        param_set_free(stage.head);
+        return status;
+    }
+    param_set_freeze(stage.head);
+    *classifier = stage.head;
+    return DER_OK;
+}
