@@ -19,13 +19,17 @@ struct settings {
     const char *bad_images;
 };
 
-enum { N_OPTIONS = 13 };
+enum { N_OPTIONS = 15 };
 
 static void list_options(struct settings *s, struct option options[N_OPTIONS])
 {
     const struct option table[N_OPTIONS] = {
         {"data", OPTION_TEXT, "DIR", "the data set; or synth:classes=10,train=100,...",
          &s->train.data},
+        {"class-list", OPTION_TEXT, "FILE",
+         "image folders: use the classes named in FILE, one a line", &s->train.class_list},
+        {"first-classes", OPTION_INT, "N",
+         "image folders: use the first N classes (100: ImageNet-100)", &s->train.first_classes},
         {"net", OPTION_TEXT, "NAME", "network, as 'der nets' lists them (resnet18-cifar)",
          &s->train.network},
         {"width", OPTION_NUMBER, "F", "factor on the channels of every layer (1)", &s->train.width},

@@ -26,17 +26,20 @@ enum der_bad_images { DER_BAD_IMAGES_STOP, DER_BAD_IMAGES_SKIP };
 
 /* Settings; zero or NULL means the default in parentheses. */
 struct der_train_options {
-    const char *data;    /* folder of a data set, or "synth:..."; required */
-    const char *network; /* as der_network_describe names it ("resnet18-cifar") */
-    double width;        /* factor on every layer's channels (1) */
-    const char *backend; /* "cpu", "ref" (the fastest of the build) */
-    int epochs;          /* (170, the paper's; its schedule is squeezed into others) */
-    int batch;           /* images a batch (128) */
-    double lr;           /* rate after the warm-up (0.1) */
-    int per_class;       /* train on at most so many images of each class (all) */
-    double validation;   /* share of the training images held out and tested on instead of the
+    const char *data;       /* folder of a data set, or "synth:..."; required */
+    const char *class_list; /* image folders: a file with the class folders to use, one a line */
+    int first_classes;      /* image folders: only so many classes in sorted order; 100 makes
+                                     * ImageNet-100 of ImageNet (all) */
+    const char *network;    /* as der_network_describe names it ("resnet18-cifar") */
+    double width;           /* factor on every layer's channels (1) */
+    const char *backend;    /* "cpu", "ref" (the fastest of the build) */
+    int epochs;             /* (170, the paper's; its schedule is squeezed into others) */
+    int batch;              /* images a batch (128) */
+    double lr;              /* rate after the warm-up (0.1) */
+    int per_class;          /* train on at most so many images of each class (all) */
+    double validation;      /* share of the training images held out and tested on instead of the
                                      * test images (0; a set without test images: 0.2) */
-    int loader_threads;  /* threads that prepare batches (1) */
+    int loader_threads;     /* threads that prepare batches (1) */
     enum der_bad_images bad_images; /* what to do with images that do not decode (stop) */
     der_progress_fn *progress;
     void *progress_user;

@@ -187,7 +187,9 @@ static bool ask_cancelled(void *user)
 static enum der_status run(struct job *job, struct der_train_result *result)
 {
     TRY(fill_defaults(job->ctx, &job->options));
-    TRY(dataset_open(job->ctx, job->options.data, &job->set));
+    struct dataset_options which = {.class_list = job->options.class_list,
+                                    .first_classes = job->options.first_classes};
+    TRY(dataset_open_with(job->ctx, job->options.data, &which, &job->set));
     TRY(open_views(job));
     TRY(open_model(job));
 

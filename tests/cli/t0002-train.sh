@@ -53,6 +53,32 @@ check "and those that are get listed" one_line err "ref"
 expect_code 1 "numbers that run away end the run" "$DER" train "${small[@]}" --lr 1e12
 check "with the place" grep -q '^der: training: loss .* in epoch 1, batch' err
 
+# Every kind of data set, from the folder alone.
+fixtures=$root/tests/data/fixtures
+for kind in cifar10_bin cifar10_py idx_plain idx_gzip; do
+    expect_code 0 "a folder of kind $kind is recognised" "$DER" train --data "$fixtures/$kind" \
+        --net resnet32 --width 0.1 --epochs 1 --batch 4 --lr 0.01
+done
+photos=("$fixtures"/jpeg/*.jpg "$fixtures"/png/*.png)
+for class in cat dog owl; do
+    mkdir -p "photos/$class"
+    cp "${photos[@]:0:4}" "photos/$class"
+done
+folder=(--data photos --net resnet18 --width 0.05 --epochs 1 --batch 4 --lr 0.01)
+expect_code 0 "an image folder trains, with a fifth held out" "$DER" train "${folder[@]}"
+check "all classes are there" grep -q '^3 classes, 9 training images' out
+expect_code 0 "the first classes can be chosen" "$DER" train "${folder[@]}" --first-classes 2
+check "and only they are used" grep -q '^2 classes, 6 training images' out
+printf 'owl\ncat\n' >list
+expect_code 0 "so can classes by name" "$DER" train "${folder[@]}" --class-list list
+check "and only they are used then" grep -q '^2 classes, 6 training images' out
+for class in cat dog owl; do
+    head -c 100 "${photos[0]}" >"photos/$class/broken.jpg"
+done
+expect_code 3 "an image that does not decode ends the run" "$DER" train "${folder[@]}"
+check "and is named" grep -q '^der: .*photos/.*/broken.jpg' err
+expect_code 0 "or is skipped" "$DER" train "${folder[@]}" --bad-images skip
+
 # An interrupt ends the run cleanly. The files are emptied here, not by the background process: the loop
 # must not take an older message for the run's own.
 : >out
