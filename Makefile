@@ -7,16 +7,16 @@ all:
 	cmake --build --preset release --parallel $(JOBS)
 
 test:
-	tools/test.sh
+	@tools/test.sh
 
 test-slow:
-	tools/test.sh --slow
+	@tools/test.sh --slow
 
 bench: all
 	bench/run.sh
 
 demo:
-	tools/demo.sh
+	@tools/demo.sh
 
 format:
 	tools/check_format.sh --fix
