@@ -1,7 +1,7 @@
 # The library: every src/<room>/*.c except *_test.c, one object library per room, so that vendor
 # headers and flags reach the room that needs them and no other.
-set(der_rooms core graph backend/ref backend/cpu nn model data train metrics io report dist method
-              api)
+set(der_rooms core json graph backend/ref backend/cpu nn model data train metrics config io report
+              dist method experiment api)
 set(der_back_ends)
 set(room_targets)
 set(cpu_built FALSE)
@@ -21,7 +21,7 @@ foreach(room IN LISTS der_rooms)
     endif()
     string(REPLACE "/" "_" target room_${room})
     add_library(${target} OBJECT ${sources})
-    target_include_directories(${target} PRIVATE include src ${generated_dir})
+    target_include_directories(${target} PRIVATE include src ${generated_dir} ${CJSON_INCLUDE_DIR})
     target_link_libraries(${target} PRIVATE der_flags)
     list(APPEND room_targets ${target})
     if(room MATCHES "^backend/(.*)")
@@ -60,7 +60,7 @@ endif()
 
 # What the library needs at link time, for the shared and the static form alike.
 add_library(der_link INTERFACE)
-target_link_libraries(der_link INTERFACE Threads::Threads m ${data_libraries})
+target_link_libraries(der_link INTERFACE Threads::Threads m ${CJSON_LIBRARY} ${data_libraries})
 if(cpu_built)
     target_link_libraries(der_link INTERFACE DNNL::dnnl)
     if(DER_OPENMP)
@@ -82,7 +82,8 @@ if(NOT DER_SANITIZE)
 endif()
 
 add_library(der_static STATIC EXCLUDE_FROM_ALL ${room_objects})
-target_include_directories(der_static INTERFACE include src ${generated_dir})
+target_include_directories(der_static INTERFACE include src ${generated_dir}
+                                                ${CJSON_INCLUDE_DIR})
 target_link_libraries(der_static PUBLIC der_link)
 
 # der_build.h: what api/ shows as der_build_info(), graph/registry.c and data/ decide on.

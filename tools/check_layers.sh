@@ -9,6 +9,7 @@ cd "${DER_CHECK_ROOT:-$tools/..}" || exit 1
 # Room -> rooms it may include, besides itself and <der/...>.
 declare -A allowed=(
     [core]=""
+    [json]="core"
     [graph]="core"
     [backend/ref]="graph core"
     [backend/cpu]="graph core"
@@ -17,12 +18,14 @@ declare -A allowed=(
     [data]="core"
     [metrics]="core"
     [report]="metrics core"
-    [io]="graph core"
+    [io]="json graph core"
+    [config]="train data graph core json"
     [nn]="graph core"
     [model]="nn graph core"
     [train]="model nn graph core data metrics"
-    [method]="train model nn graph core data metrics io"
-    [api]="method train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
+    [method]="config train model nn graph core data metrics io"
+    [experiment]="method config train model nn graph core data metrics io json"
+    [api]="experiment method config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
 )
 
 # Vendor headers -> the rooms that may see them.
@@ -30,6 +33,7 @@ declare -A vendor=(
     ['dnnl|oneapi/']="backend/cpu"
     ['omp\.h']="backend/cpu"
     ['cuda|cublas|cudnn|nccl']="backend/cuda dist"
+    ['cjson']="json config io experiment api"
     ['zlib\.h|jpeglib\.h|png\.h']="data"
     ['mpi\.h']="dist"
 )

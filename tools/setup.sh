@@ -41,6 +41,7 @@ required=(
     "cmake:has_cmake"
     "git:command -v git"
     "libdnnl-dev:includes oneapi/dnnl/dnnl.h"
+    "libcjson-dev:includes cjson/cJSON.h"
     "libcmocka-dev:has_cmocka"
     "zlib1g-dev:includes zlib.h"
     "libjpeg-dev:printf '#include <stdio.h>\\n#include <jpeglib.h>\\n' | cc -E -x c -"
@@ -54,7 +55,7 @@ required=(
 )
 if [ "${1:-}" = demo ]; then
     required=("${required[@]:0:1}" "cmake:has_cmake" "libdnnl-dev:includes oneapi/dnnl/dnnl.h"
-        "zlib1g-dev:includes zlib.h")
+        "libcjson-dev:includes cjson/cJSON.h" "zlib1g-dev:includes zlib.h")
 fi
 # Without these something is skipped, and the one who skips it says so.
 optional=(
