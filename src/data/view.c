@@ -72,6 +72,37 @@ enum der_status view_classes(struct der_ctx *ctx, const struct data_part *part,
     return status;
 }
 
+enum der_status view_range(struct der_ctx *ctx, const struct data_view *view, int first, int last,
+                           struct data_view **out)
+{
+    int64_t n = 0;
+    *out = NULL;
+    for (int64_t i = 0; i < view->n; i++)
+        n += view->items[i].label >= first && view->items[i].label < last;
+    struct data_view *range;
+    TRY(view_new(ctx, n, &range));
+    n = 0;
+    for (int64_t i = 0; i < view->n; i++)
+        if (view->items[i].label >= first && view->items[i].label < last)
+            range->items[n++] = view->items[i];
+    *out = range;
+    return DER_OK;
+}
+
+enum der_status view_limit(struct data_view *view, int n_labels, int64_t most)
+{
+    int64_t *counts = mem_zalloc(&view->ctx->mem, (size_t)n_labels, sizeof *counts);
+    if (!counts)
+        return ctx_nomem(view->ctx);
+    int64_t kept = 0;
+    for (int64_t i = 0; i < view->n; i++)
+        if (counts[view->items[i].label]++ < most)
+            view->items[kept++] = view->items[i];
+    view->n = kept;
+    mem_free(&view->ctx->mem, counts);
+    return DER_OK;
+}
+
 enum der_status view_union(struct der_ctx *ctx, const struct data_view *a,
                            const struct data_view *b, struct data_view **out)
 {

@@ -33,6 +33,13 @@ NODISCARD enum der_status view_classes(struct der_ctx *ctx, const struct data_pa
                                        const struct class_order *order, int first, int last,
                                        struct data_view **out);
 
+/* The items with labels from `first` to `last` - 1, in the order of the view. */
+NODISCARD enum der_status view_range(struct der_ctx *ctx, const struct data_view *view, int first,
+                                     int last, struct data_view **out);
+
+/* Keeps of every label below n_labels the first `most` items, in place. */
+NODISCARD enum der_status view_limit(struct data_view *view, int n_labels, int64_t most);
+
 /* The items of a, then those of b: D_t with M_t. */
 NODISCARD enum der_status view_union(struct der_ctx *ctx, const struct data_view *a,
                                      const struct data_view *b, struct data_view **out);

@@ -2,6 +2,7 @@
  * Second stage of a step: the classifier, re-initialised and trained on a class-balanced subset with
  * every extractor frozen. The loss is cross-entropy at temperature delta.
  */
+#include "method/head.h"
 #include "method/learner_internal.h"
 
 #include <math.h>
@@ -15,16 +16,16 @@ static const char *const LOSS_NAMES[] = {"main"};
 
 struct head_stage {
     struct learner *learner;
+    enum learner_stage which;
     struct param_set *head;
     struct buffer *scalars;
-    struct desks desks;
     struct assembly_cache assemblies;
 };
 
 static enum der_status describe(void *self, struct graph *g, struct assembly_io *io)
 {
     struct head_stage *stage = self;
-    const struct learner_settings *settings = &stage->learner->settings;
+    const struct config *config = &stage->learner->options.config;
     struct param_use *head;
     int lr;
     int one;
@@ -33,14 +34,14 @@ static enum der_status describe(void *self, struct graph *g, struct assembly_io 
     TRY(assembly_scalar(g, io, SCALAR_ONE, "one", &one));
     TRY(assembly_attach(g, io, stage->head, true, &head));
     TRY(graph_linear(g, io->matrix, head->value[0], NO_VALUE, &logits));
-    struct xent_options options = {.temperature = (float)settings->temperature};
+    struct xent_options options = {.temperature = (float)config->temperature};
     TRY(graph_softmax_xent(g, logits, io->labels, one, &options, &io->loss[0]));
     TRY(graph_rank(g, logits, io->labels, 0, 0, &io->rank));
     io->n_losses = 1;
     TRY(graph_backward(g));
     params_note_grads(head, g);
-    struct sgd_attr sgd = {.momentum = settings->momentum,
-                           .decay = settings->decay,
+    struct sgd_attr sgd = {.momentum = (float)config->momentum,
+                           .decay = (float)config->decay,
                            .gain = 1.0f,
                            .low = -INFINITY,
                            .high = INFINITY};
@@ -54,7 +55,7 @@ static enum der_status program(void *self, int batch, struct stage_program *out)
     struct assembly_plan plan = {.be = learner->be,
                                  .frozen = learner->extractors,
                                  .n_frozen = learner->n_extractors,
-                                 .desks = &stage->desks,
+                                 .desks = &learner->desks,
                                  .scalars = stage->scalars,
                                  .self = stage,
                                  .describe = describe};
@@ -80,36 +81,37 @@ static enum der_status run_stage(struct head_stage *stage, const struct data_vie
     struct der_ctx *ctx = learner->be->ctx;
     char name[64];
     TRY(buffer_new(learner->be, ASSEMBLY_MAX_SCALARS * sizeof(float), &stage->scalars));
-    (void)snprintf(name, sizeof name, "step %d, classifier", learner->step + 1);
+    (void)snprintf(name, sizeof name, "step %d, %s", learner->step + 1,
+                   stage->which == STAGE_IDEAL ? "ideal classifier" : "classifier");
     struct stage loop = {.name = name,
                          .ops = &STAGE,
                          .self = stage,
                          .loss_names = LOSS_NAMES,
                          .n_losses = 1,
-                         .schedule = learner->settings.classifier,
-                         .data = learner_batches(learner, view, STAGE_CLASSIFIER)};
+                         .schedule = learner->options.config.classifier,
+                         .data = learner_batches(learner, view, stage->which)};
     return train_stage(ctx, &loop, 0, hooks);
 }
 
 enum der_status learn_classifier(struct learner *learner, const struct data_view *view,
-                                 const struct train_hooks *hooks, struct param_set **classifier)
+                                 enum learner_stage stage, const struct train_hooks *hooks,
+                                 struct param_set **classifier)
 {
-    struct head_stage stage = {.learner = learner};
-    int64_t dim = learner_feature_dim(learner);
+    struct head_stage self = {.learner = learner, .which = stage};
+    uint32_t stream = STREAM_BASE * (uint32_t)stage + (uint32_t)learner->step;
     *classifier = NULL;
-    desks_init(&stage.desks, learner->be, &learner->settings.spec, dim);
-    enum der_status status = head_new(learner, "classifier.weight", learner->n_classes, dim,
-                                      STREAM_BASE + (uint32_t)learner->step, &stage.head);
+    enum der_status status =
+        head_new(learner->be, "classifier.weight", learner->n_classes, learner_feature_dim(learner),
+                 INIT_LINEAR_UNIFORM, learner->options.config.seed, stream, &self.head);
     if (status == DER_OK)
-        status = run_stage(&stage, view, hooks);
-    assembly_cache_fini(&stage.assemblies);
-    desks_fini(&stage.desks);
-    buffer_free(stage.scalars);
+        status = run_stage(&self, view, hooks);
+    assembly_cache_fini(&self.assemblies);
+    buffer_free(self.scalars);
     if (status != DER_OK) {
-        param_set_free(stage.head);
+        param_set_free(self.head);
         return status;
     }
-    param_set_freeze(stage.head);
-    *classifier = stage.head;
+    param_set_freeze(self.head);
+    *classifier = self.head;
     return DER_OK;
 }

@@ -6,17 +6,30 @@
 
 #include "method/learner.h"
 
-/* A head: one bias-free matrix [rows, cols] under `name`. */
-NODISCARD enum der_status head_new(struct learner *learner, const char *name, int64_t rows,
-                                   int64_t cols, uint32_t stream, struct param_set **out);
-
 /* Stages of one seed draw independently of each other. */
-enum learner_stage { STAGE_REPRESENTATION = 1, STAGE_CLASSIFIER = 2, STAGE_BALANCE = 3 };
+enum learner_stage {
+    STAGE_REPRESENTATION = 1,
+    STAGE_CLASSIFIER = 2,
+    STAGE_BALANCE = 3,
+    STAGE_IDEAL = 4
+};
 uint64_t learner_seed(const struct learner *learner, enum learner_stage stage);
 
-/* Batches of a training view. */
+/* Batches of a view: for training, and for testing. */
 struct loader_options learner_batches(const struct learner *learner, const struct data_view *view,
                                       enum learner_stage stage);
+struct loader_options learner_test_batches(const struct learner *learner,
+                                           const struct data_view *view, enum data_split split);
+
+/* D_t with M_t for a step with n_new classes, or all data so far. Caller frees with view_free. */
+NODISCARD enum der_status learner_training_view(struct learner *learner, int n_new,
+                                                struct data_view **out);
+
+/* The first step has a schedule of its own. */
+const struct schedule *learner_schedule(const struct learner *learner);
+
+/* Makes the features of the present extractors ready to be read; older programs are dropped. */
+void learner_open_features(struct learner *learner);
 
 /* representation.c: trains a new extractor on `view` and leaves it, pruned, as the last of the learner's
  * extractors; *classifier receives H_t over all features, its columns pruned alike. */
@@ -25,9 +38,29 @@ NODISCARD enum der_status learn_representation(struct learner *learner,
                                                const struct train_hooks *hooks,
                                                struct param_set **classifier);
 
-/* classifier.c: trains a fresh classifier on the features of all extractors. */
+/* classifier.c: trains a fresh classifier for the labels below n_classes on the features of all
+ * extractors. */
 NODISCARD enum der_status learn_classifier(struct learner *learner, const struct data_view *view,
+                                           enum learner_stage stage,
                                            const struct train_hooks *hooks,
                                            struct param_set **classifier);
+
+/* reading.c: a head that reads the features, with the rows [first, first + count) competing. */
+struct reading {
+    struct learner *learner;
+    struct param_set *head;
+    int first, count;
+    struct assembly_cache assemblies;
+};
+void reading_fini(struct reading *reading);
+/* Accuracy on the learner's test images of the classes [first, last). */
+NODISCARD enum der_status reading_test(struct reading *reading, int first, int last,
+                                       const struct train_hooks *hooks, struct evaluation *out);
+/* features [view->n, feature_dim] of training images, with the test transform. */
+NODISCARD enum der_status reading_features(struct reading *reading, const struct data_view *view,
+                                           float *features);
+
+/* remember.c: shortens the memory and adds the classes from `first` on, ranked by herding. */
+NODISCARD enum der_status learner_remember(struct learner *learner, int first);
 
 #endif

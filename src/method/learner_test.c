@@ -2,7 +2,7 @@
  * DER on the procedural set, end to end: it grows, prunes, remembers.
  */
 #include "data/defaults.h"
-#include "method/learner.h"
+#include "method/probe.h"
 #include "support/test_ctx.h"
 
 enum { STEPS = 2, PER_STEP = 2, CLASSES = STEPS * PER_STEP, SIZE = 16 };
@@ -12,8 +12,40 @@ struct fixture {
     struct backend *be;
     struct dataset *set;
     struct class_order *order;
-    struct learner_settings settings;
+    struct data_view *train, *test;
+    struct learner_options options;
 };
+
+/* The published recipe, squeezed into a few epochs of a tiny network. */
+static struct config short_config(void)
+{
+    struct schedule cifar = schedule_cifar();
+    struct schedule head = {.lr = 0.1, .epochs = 30, .n_drops = 1, .drop = {15}, .factor = 0.1};
+    cifar.lr = 0.05;
+    return (struct config){.method = METHOD_DER,
+                           .memory_mode = MEMORY_FIXED_TOTAL,
+                           .memory = 40,
+                           .seed = 8,
+                           .batch = 20,
+                           .test_batch = 80,
+                           .momentum = 0.9,
+                           .decay = 5e-4,
+                           .first = schedule_scaled(&cifar, 18),
+                           .representation = schedule_scaled(&cifar, 18),
+                           .classifier = schedule_scaled(&head, 12),
+                           .second_stage = true,
+                           .temperature = 1.0,
+                           .expand = true,
+                           .auxiliary = true,
+                           .lambda_a = 1.0,
+                           .reset_after_warmup = true,
+                           .prune = true,
+                           .lambda_s = 0.75,
+                           .mask_gain = 20.0, /* few iterations: the masks have to move faster */
+                           .s_max = 400.0,
+                           .mask_clamp = 6.0,
+                           .hard_epoch = HARD_EPOCH_AUTO};
+}
 
 static int setup(void **state)
 {
@@ -26,19 +58,18 @@ static int setup(void **state)
               dataset_open(f.ctx, "synth:classes=4,train=100,test=40,size=16,seed=1", &f.set));
     assert_ok(f.ctx, order_from_array(f.ctx, "test", natural, CLASSES, &f.order));
     assert_ok(f.ctx, resnet_spec_init(f.ctx, &spec, "resnet18-cifar", 3, SIZE, SIZE, 0.12));
-    f.settings = learner_defaults(&spec);
-    f.settings.batch = 20;
-    f.settings.test_batch = 80;
-    f.settings.representation = schedule_scaled(&f.settings.representation, 18);
-    f.settings.hard_epoch = 12;
-    f.settings.classifier = schedule_scaled(&f.settings.classifier, 12);
-    f.settings.memory = 40;
-    f.settings.temperature = 1.0;
-    f.settings.representation.lr = 0.05;
-    f.settings.mask_gain = 20.0; /* few iterations: the masks have to move faster */
-    f.settings.seed = 5;
-    assert_ok(f.ctx, augment_defaults(f.set, true, &f.settings.train_augment));
-    assert_ok(f.ctx, augment_defaults(f.set, false, &f.settings.test_augment));
+    assert_ok(f.ctx, view_classes(f.ctx, &f.set->part[DATA_TRAIN], f.order, 0, CLASSES, &f.train));
+    assert_ok(f.ctx, view_classes(f.ctx, &f.set->part[DATA_TEST], f.order, 0, CLASSES, &f.test));
+    f.options = (struct learner_options){.config = short_config(),
+                                         .spec = spec,
+                                         .set = f.set,
+                                         .train = f.train,
+                                         .test = f.test,
+                                         .test_split = DATA_TEST,
+                                         .n_classes = CLASSES,
+                                         .loader_threads = 1};
+    assert_ok(f.ctx, augment_defaults(f.set, true, &f.options.train_augment));
+    assert_ok(f.ctx, augment_defaults(f.set, false, &f.options.test_augment));
     *state = &f;
     return 0;
 }
@@ -46,6 +77,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct fixture *f = *state;
+    view_free(f->train);
+    view_free(f->test);
     order_free(f->order);
     dataset_free(f->set);
     backend_close(f->be);
@@ -61,6 +94,7 @@ static double learn_all(struct fixture *f, struct learner *learner)
         assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
         assert_ok(f->ctx, learner_test(learner, NULL, &result));
         top1 = evaluation_top1(&result, 0, learner->n_classes);
+        print_message("step %d: %.1f%%, %lld params\n", t + 1, top1, (long long)learner_parameters(learner));
         evaluation_fini(f->ctx, &result);
     }
     return top1;
@@ -70,11 +104,11 @@ static void test_der_grows_prunes_and_remembers(void **state)
 {
     struct fixture *f = *state;
     struct learner *learner;
-    assert_ok(f->ctx, learner_new(f->be, &f->settings, f->set, f->order, &learner));
+    assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
     double der = learn_all(f, learner);
     assert_int_equal(learner->n_extractors, STEPS);
     assert_int_equal(learner->n_classes, CLASSES);
-    int64_t full = resnet_count_params(&f->settings.spec);
+    int64_t full = resnet_count_params(&f->options.spec);
     for (int i = 0; i < STEPS; i++)
         assert_true(resnet_count_params(&learner->extractors[i]->spec) < full / 2);
     assert_int_equal(learner->classifier->items[0].shape.dim[0], CLASSES);
@@ -91,13 +125,66 @@ static void test_without_expansion_one_extractor_goes_on(void **state)
 {
     struct fixture *f = *state;
     struct learner *learner;
-    struct learner_settings plain = f->settings;
-    plain.expand = plain.auxiliary = plain.masks = false;
-    assert_ok(f->ctx, learner_new(f->be, &plain, f->set, f->order, &learner));
+    struct config *config = &f->options.config;
+    config->method = METHOD_FINETUNE;
+    config->expand = config->auxiliary = config->prune = false;
+    assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
     double finetune = learn_all(f, learner);
     assert_int_equal(learner->n_extractors, 1);
-    assert_int_equal(learner_parameters(learner), resnet_count_params(&plain.spec));
+    assert_int_equal(learner_parameters(learner), resnet_count_params(&f->options.spec));
     assert_true(finetune > 40.0);
+    learner_free(learner);
+}
+
+/* The bound sees all images of all classes, in one network of full width. */
+static void test_joint_training_forgets_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct learner *learner;
+    struct config *config = &f->options.config;
+    config->method = METHOD_JOINT;
+    config->expand = config->auxiliary = config->prune = config->second_stage = false;
+    assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
+    double joint = learn_all(f, learner);
+    assert_int_equal(learner->n_extractors, 1);
+    assert_int_equal(learner->memory->n_classes, 0);
+    assert_true(joint > 90.0);
+    learner_free(learner);
+}
+
+static void test_a_wanted_size_is_met(void **state)
+{
+    struct fixture *f = *state;
+    struct learner *learner;
+    int64_t full = resnet_count_params(&f->options.spec);
+    const int64_t targets[] = {full / 10, full / 3};
+    for (int i = 0; i < 2; i++) {
+        f->options.config.target_params = targets[i];
+        assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
+        assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+        double ratio = (double)learner_parameters(learner) / (double)targets[i];
+        assert_true(ratio > 0.9 && ratio < 1.1);
+        learner_free(learner);
+    }
+}
+
+/* A^t_{Y_k} restricts the arg-max to two classes, the bound does not: no reading beats its own task. */
+static void test_probes_read_the_representation(void **state)
+{
+    struct fixture *f = *state;
+    struct learner *learner;
+    struct probe_reading reading;
+    struct probe_reference reference;
+    assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
+    for (int t = 0; t < STEPS; t++) {
+        assert_ok(f->ctx, probe_reference(learner, PER_STEP, NULL, &reference));
+        assert_true(reference.own > 60.0 && reference.ideal > 60.0); /* chance is 50 */
+        assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    }
+    assert_ok(f->ctx, probe_representation(learner, NULL, &reading));
+    assert_true(reading.bound > 80.0);
+    for (int k = 0; k < STEPS; k++)
+        assert_true(reading.groups[k] >= reading.bound - 10.0 && reading.groups[k] > 80.0);
     learner_free(learner);
 }
 
@@ -105,7 +192,7 @@ static void test_steps_are_refused_beyond_the_classes(void **state)
 {
     struct fixture *f = *state;
     struct learner *learner;
-    assert_ok(f->ctx, learner_new(f->be, &f->settings, f->set, f->order, &learner));
+    assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
     assert_int_equal(learner_step(learner, 0, NULL), DER_ARG);
     assert_int_equal(learner_step(learner, CLASSES + 1, NULL), DER_ARG);
     learner_free(learner);
@@ -117,6 +204,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_der_grows_prunes_and_remembers),
         TEST(test_without_expansion_one_extractor_goes_on),
+        TEST(test_joint_training_forgets_nothing),
+        TEST(test_a_wanted_size_is_met),
+        TEST(test_probes_read_the_representation),
         TEST(test_steps_are_refused_beyond_the_classes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,6 +45,9 @@ void init_fill(float *dst, struct shape shape, enum param_init init, uint64_t se
     case INIT_STANDARD_NORMAL:
         rng_normal(dst, n, 1.0, seed, RNG_INIT_MASK, tensor);
         return;
+    case INIT_UNIFORM_0_2:
+        rng_uniform(dst, n, 0.0, 2.0, seed, RNG_INIT_MASK, tensor);
+        return;
     }
     assert(!"unknown init");
 }

@@ -108,6 +108,18 @@ void param_set_freeze(struct param_set *set)
     set->velocity = NULL;
 }
 
+enum der_status param_set_rest(struct param_set *set)
+{
+    struct mem *mem = &set->ctx->mem;
+    float *zeros = mem_zalloc(mem, set->learnt_floats, sizeof *zeros);
+    if (!zeros)
+        return ctx_nomem(set->ctx);
+    enum der_status status =
+        buffer_write(set->velocity, 0, zeros, set->learnt_floats * sizeof *zeros);
+    mem_free(mem, zeros);
+    return status;
+}
+
 enum der_status param_set_init(struct param_set *set, uint64_t seed, uint32_t stream)
 {
     struct mem *mem = &set->ctx->mem;

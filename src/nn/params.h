@@ -25,6 +25,7 @@ enum param_init {
     INIT_LINEAR_UNIFORM,  /* U(-1/sqrt(d), 1/sqrt(d)), PyTorch's Linear default */
     INIT_LINEAR_NORMAL,   /* N(0, 1/d), Kaiming normal with linear gain */
     INIT_STANDARD_NORMAL, /* N(0, 1) */
+    INIT_UNIFORM_0_2,     /* U(0, 2) */
 };
 
 struct param {
@@ -67,6 +68,9 @@ NODISCARD enum der_status param_set_allocate(struct param_set *set, struct backe
 /* Takes (or drops) memory for gradients and velocities. Thawing starts with zero velocity. */
 NODISCARD enum der_status param_set_thaw(struct param_set *set);
 void param_set_freeze(struct param_set *set);
+
+/* Sets all velocities to zero. */
+NODISCARD enum der_status param_set_rest(struct param_set *set);
 
 /* Fills every parameter as its `init` says. `stream` separates modules under one seed. */
 NODISCARD enum der_status param_set_init(struct param_set *set, uint64_t seed, uint32_t stream);

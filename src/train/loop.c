@@ -136,7 +136,10 @@ static enum der_status run_epoch(struct run *run, int epoch)
         if (!batch)
             break;
         TRY(run_batch(run, batch, &now));
-        report(run, &now, now.iteration + 1 == now.n_iterations);
+        bool epoch_done = now.iteration + 1 == now.n_iterations;
+        if (epoch_done && stage->ops->epoch_end)
+            TRY(stage->ops->epoch_end(stage->self, epoch));
+        report(run, &now, epoch_done);
     }
     return DER_OK;
 }

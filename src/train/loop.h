@@ -37,6 +37,8 @@ struct stage_ops {
     NODISCARD enum der_status (*program)(void *self, int batch, struct stage_program *out);
     /* At the start of an epoch; NULL: nothing to do. */
     NODISCARD enum der_status (*epoch)(void *self, int epoch);
+    /* After the last iteration of an epoch, before it is reported; NULL: nothing to do. */
+    NODISCARD enum der_status (*epoch_end)(void *self, int epoch);
     /* Before every iteration: learning rate, loss weights and so on. */
     NODISCARD enum der_status (*scalars)(void *self, const struct moment *now);
 };

@@ -1,0 +1,107 @@
+#include "method/head.h"
+
+#include <string.h>
+
+enum { WEIGHT }; /* a head's only parameter */
+
+static enum der_status fill(struct param_set *head, struct backend *be, const char *name,
+                            struct shape shape, enum param_init init)
+{
+    int index;
+    TRY(param_set_add(head, name, shape, PARAM_LEARNT, init, &index));
+    return param_set_allocate(head, be);
+}
+
+enum der_status head_new(struct backend *be, const char *name, int64_t rows, int64_t cols,
+                         enum param_init init, uint64_t seed, uint32_t stream,
+                         struct param_set **out)
+{
+    struct param_set *head;
+    *out = NULL;
+    TRY(param_set_new(be->ctx, &head));
+    enum der_status status = fill(head, be, name, shape_2d(rows, cols), init);
+    if (status == DER_OK)
+        status = param_set_init(head, seed, stream);
+    if (status == DER_OK)
+        status = param_set_thaw(head);
+    if (status != DER_OK) {
+        param_set_free(head);
+        return status;
+    }
+    *out = head;
+    return DER_OK;
+}
+
+enum der_status head_reset(struct param_set *head, uint64_t seed, uint32_t stream)
+{
+    head->items[WEIGHT].init = INIT_LINEAR_UNIFORM;
+    return param_set_init(head, seed, stream);
+}
+
+/* The matrix on the host; caller frees with mem_free. */
+static enum der_status read_weights(const struct param_set *head, float **out)
+{
+    struct mem *mem = &head->ctx->mem;
+    *out = mem_alloc(mem, (size_t)shape_count(head->items[WEIGHT].shape), sizeof **out);
+    if (!*out)
+        return ctx_nomem(head->ctx);
+    return param_read(head, WEIGHT, *out);
+}
+
+enum der_status head_inherit(struct param_set *head, const struct param_set *from)
+{
+    struct mem *mem = &head->ctx->mem;
+    struct shape to_shape = head->items[WEIGHT].shape;
+    struct shape from_shape = from->items[WEIGHT].shape;
+    int64_t cols = to_shape.dim[1] < from_shape.dim[1] ? to_shape.dim[1] : from_shape.dim[1];
+    float *src = NULL;
+    float *dst = NULL;
+    enum der_status status = read_weights(from, &src);
+    if (status == DER_OK)
+        status = read_weights(head, &dst);
+    if (status == DER_OK) {
+        for (int64_t row = 0; row < to_shape.dim[0] && row < from_shape.dim[0]; row++)
+            memcpy(dst + row * to_shape.dim[1], src + row * from_shape.dim[1],
+                   (size_t)cols * sizeof *dst);
+        status = param_write(head, WEIGHT, dst);
+    }
+    mem_free(mem, src);
+    mem_free(mem, dst);
+    return status;
+}
+
+static enum der_status copy_columns(const struct param_set *head, const int32_t *cols,
+                                    struct param_set *to)
+{
+    struct mem *mem = &head->ctx->mem;
+    struct shape full = head->items[WEIGHT].shape;
+    int64_t n_cols = to->items[WEIGHT].shape.dim[1];
+    float *src = NULL;
+    float *dst = mem_alloc(mem, (size_t)(full.dim[0] * n_cols), sizeof *dst);
+    enum der_status status = dst ? read_weights(head, &src) : ctx_nomem(head->ctx);
+    if (status == DER_OK) {
+        for (int64_t row = 0; row < full.dim[0]; row++)
+            for (int64_t c = 0; c < n_cols; c++)
+                dst[row * n_cols + c] = src[row * full.dim[1] + cols[c]];
+        status = param_write(to, WEIGHT, dst);
+    }
+    mem_free(mem, src);
+    mem_free(mem, dst);
+    return status;
+}
+
+enum der_status head_select(const struct param_set *head, const int32_t *cols, int64_t n_cols,
+                            struct param_set **out)
+{
+    struct param_set *selected;
+    *out = NULL;
+    TRY(head_new(head->be, head->items[WEIGHT].name, head->items[WEIGHT].shape.dim[0], n_cols,
+                 INIT_ZERO, 0, 0, &selected));
+    enum der_status status = copy_columns(head, cols, selected);
+    if (status != DER_OK) {
+        param_set_free(selected);
+        return status;
+    }
+    *out = selected;
+    return DER_OK;
+}

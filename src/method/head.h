@@ -1,0 +1,24 @@
+/*
+ * Heads: bias-free linear maps from features to logits, each one matrix in a set of its own.
+ */
+#ifndef METHOD_HEAD_H
+#define METHOD_HEAD_H
+
+#include "nn/params.h"
+
+/* A trainable head [rows, cols], filled as `init` says. Caller frees with param_set_free. */
+NODISCARD enum der_status head_new(struct backend *be, const char *name, int64_t rows, int64_t cols,
+                                   enum param_init init, uint64_t seed, uint32_t stream,
+                                   struct param_set **out);
+
+/* Starts anew, uniform in +-1/sqrt(cols); the velocity lives on. */
+NODISCARD enum der_status head_reset(struct param_set *head, uint64_t seed, uint32_t stream);
+
+/* Copies the rows and columns that both have: H_t begins as H_{t-1}. */
+NODISCARD enum der_status head_inherit(struct param_set *head, const struct param_set *from);
+
+/* *out: the head without the columns that are not listed. cols [n_cols] ascending. */
+NODISCARD enum der_status head_select(const struct param_set *head, const int32_t *cols,
+                                      int64_t n_cols, struct param_set **out);
+
+#endif

@@ -1,0 +1,190 @@
+#include "method/masks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* All e of an extractor on the host; row[i] points to mask i. */
+struct mask_values {
+    float *e; /* [n]; owned */
+    size_t n;
+    const float *row[RESNET_MAX_MASKS];
+};
+
+static enum param_init init_of(enum mask_init init)
+{
+    switch (init) {
+    case MASK_INIT_NORMAL:
+        return INIT_STANDARD_NORMAL;
+    case MASK_INIT_UNIFORM:
+        return INIT_UNIFORM_0_2;
+    case MASK_INIT_CONSTANT:
+        return INIT_ONE;
+    }
+    return INIT_STANDARD_NORMAL;
+}
+
+static enum der_status declare(struct param_set *masks, struct backend *be,
+                               const struct resnet_spec *spec, enum mask_init init)
+{
+    for (int i = 0; i < resnet_mask_count(spec); i++) {
+        char name[32];
+        int index;
+        (void)snprintf(name, sizeof name, "masks.%d", i);
+        TRY(param_set_add(masks, name, shape_1d(resnet_mask_channels(spec, i)), PARAM_LEARNT,
+                          init_of(init), &index));
+    }
+    return param_set_allocate(masks, be);
+}
+
+enum der_status masks_new(struct backend *be, const struct resnet_spec *spec, enum mask_init init,
+                          uint64_t seed, uint32_t stream, struct param_set **out)
+{
+    struct param_set *masks;
+    *out = NULL;
+    TRY(param_set_new(be->ctx, &masks));
+    enum der_status status = declare(masks, be, spec, init);
+    if (status == DER_OK)
+        status = param_set_init(masks, seed, stream);
+    if (status == DER_OK)
+        status = param_set_thaw(masks);
+    if (status != DER_OK) {
+        param_set_free(masks);
+        return status;
+    }
+    *out = masks;
+    return DER_OK;
+}
+
+/* Caller frees values->e, also after a failure. */
+static enum der_status read_values(const struct param_set *masks, struct mask_values *values)
+{
+    *values = (struct mask_values){.n = (size_t)param_set_count(masks)};
+    values->e = mem_alloc(&masks->ctx->mem, values->n, sizeof *values->e);
+    if (!values->e)
+        return ctx_nomem(masks->ctx);
+    float *next = values->e;
+    for (int i = 0; i < masks->n; i++) {
+        values->row[i] = next;
+        TRY(param_read(masks, i, next));
+        next += shape_count(masks->items[i].shape);
+    }
+    return DER_OK;
+}
+
+enum der_status masks_kept(const struct param_set *masks, const struct resnet_spec *spec,
+                           struct kept *out)
+{
+    struct mask_values values;
+    *out = (struct kept){0};
+    enum der_status status = read_values(masks, &values);
+    if (status == DER_OK)
+        status = kept_from_masks(masks->ctx, spec, values.row, out);
+    mem_free(&masks->ctx->mem, values.e);
+    return status;
+}
+
+enum der_status masks_kept_params(const struct param_set *masks, const struct resnet_spec *spec,
+                                  int64_t *out)
+{
+    struct kept kept;
+    enum der_status status = masks_kept(masks, spec, &kept);
+    if (status == DER_OK) {
+        struct resnet_spec small = pruned_spec(spec, &kept);
+        *out = resnet_count_params(&small);
+    }
+    kept_fini(masks->ctx, &kept);
+    return status;
+}
+
+/* ---- fitting ----------------------------------------------------------------------------------- */
+
+static int compare_floats(const void *a, const void *b)
+{
+    float x = *(const float *)a;
+    float y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static void shift(float *e, size_t n, float by)
+{
+    for (size_t i = 0; i < n; i++)
+        e[i] += by;
+}
+
+/* Parameters that stay with the masks' channels above `threshold`. */
+static enum der_status count_above(struct der_ctx *ctx, const struct resnet_spec *spec,
+                                   const struct mask_values *values, float threshold, int64_t *out)
+{
+    struct kept kept = {0};
+    shift(values->e, values->n, -threshold);
+    enum der_status status = kept_from_masks(ctx, spec, values->row, &kept);
+    shift(values->e, values->n, threshold);
+    if (status == DER_OK) {
+        struct resnet_spec small = pruned_spec(spec, &kept);
+        *out = resnet_count_params(&small);
+    }
+    kept_fini(ctx, &kept);
+    return status;
+}
+
+/* Between the value at i and the next one above it; beyond the last, above everything. */
+static float threshold_at(const float *sorted, size_t n, size_t i)
+{
+    return i + 1 < n ? 0.5f * (sorted[i] + sorted[i + 1]) : sorted[i] + 1.0f;
+}
+
+/* The size falls as the threshold rises, so bisection over the sorted e finds where it passes the
+ * target; of the two sides the nearer one is taken. */
+static enum der_status find_threshold(struct der_ctx *ctx, const struct resnet_spec *spec,
+                                      const struct mask_values *values, const float *sorted,
+                                      int64_t target, float *out)
+{
+    size_t low = 0;
+    size_t high = values->n - 1;
+    int64_t size;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        TRY(count_above(ctx, spec, values, threshold_at(sorted, values->n, middle), &size));
+        if (size > target)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *out = threshold_at(sorted, values->n, low);
+    TRY(count_above(ctx, spec, values, *out, &size));
+    if (low == 0 || size >= target)
+        return DER_OK;
+    int64_t above;
+    float before = threshold_at(sorted, values->n, low - 1);
+    TRY(count_above(ctx, spec, values, before, &above));
+    if (above - target < target - size)
+        *out = before;
+    return DER_OK;
+}
+
+static enum der_status fit(struct param_set *masks, const struct resnet_spec *spec,
+                           const struct mask_values *values, float *sorted, int64_t target)
+{
+    float threshold;
+    for (size_t i = 0; i < values->n; i++)
+        sorted[i] = values->e[i];
+    qsort(sorted, values->n, sizeof *sorted, compare_floats);
+    TRY(find_threshold(masks->ctx, spec, values, sorted, target, &threshold));
+    shift(values->e, values->n, -threshold);
+    for (int i = 0; i < masks->n; i++)
+        TRY(param_write(masks, i, values->row[i]));
+    return DER_OK;
+}
+
+enum der_status masks_fit(struct param_set *masks, const struct resnet_spec *spec, int64_t target)
+{
+    struct mem *mem = &masks->ctx->mem;
+    struct mask_values values;
+    enum der_status status = read_values(masks, &values);
+    float *sorted = mem_alloc(mem, values.n, sizeof *sorted);
+    if (status == DER_OK)
+        status = sorted ? fit(masks, spec, &values, sorted, target) : ctx_nomem(masks->ctx);
+    mem_free(mem, sorted);
+    mem_free(mem, values.e);
+    return status;
+}

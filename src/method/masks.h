@@ -1,0 +1,31 @@
+/*
+ * The mask parameters e of one extractor: how they start, what they keep, and fitting that to a size.
+ *
+ * An extractor has one mask per residual stream and one per block inside (model/resnet.h); m = sigmoid(s e)
+ * while they are learnt, m = [e > 0] once they are hard.
+ */
+#ifndef METHOD_MASKS_H
+#define METHOD_MASKS_H
+
+#include "config/config.h"
+#include "model/prune.h"
+
+/* Trainable masks for a network of full width. Caller frees with param_set_free. */
+NODISCARD enum der_status masks_new(struct backend *be, const struct resnet_spec *spec,
+                                    enum mask_init init, uint64_t seed, uint32_t stream,
+                                    struct param_set **out);
+
+/* The channels that stay if the masks are made hard now. Free with kept_fini. */
+NODISCARD enum der_status masks_kept(const struct param_set *masks, const struct resnet_spec *spec,
+                                     struct kept *out);
+
+/* Parameters of the network that stays if the masks are made hard now. */
+NODISCARD enum der_status masks_kept_params(const struct param_set *masks,
+                                            const struct resnet_spec *spec, int64_t *out);
+
+/* Adds one constant to all e, so that what stays has as nearly as possible `target` parameters: the
+ * order of the channels, which training found, decides. */
+NODISCARD enum der_status masks_fit(struct param_set *masks, const struct resnet_spec *spec,
+                                    int64_t target);
+
+#endif

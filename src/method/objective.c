@@ -1,0 +1,106 @@
+#include "method/objective.h"
+
+#include <math.h>
+
+int objective_losses(const struct objective *objective, const char *names[STAGE_MAX_LOSSES])
+{
+    int n = 0;
+    names[n++] = "main";
+    if (objective->auxiliary)
+        names[n++] = "auxiliary";
+    if (objective->masks)
+        names[n++] = "sparsity";
+    return n;
+}
+
+static enum der_status add_masks(const struct objective *o, struct graph *g, struct assembly_io *io,
+                                 struct param_use **use, int *m)
+{
+    const struct resnet_spec *spec = &o->extractor->spec;
+    struct sparsity_layer layers[RESNET_MAX_LAYERS];
+    int n_layers = resnet_sparsity_layers(spec, layers, RESNET_MAX_LAYERS);
+    int lambda_s;
+    int s;
+    TRY(assembly_attach(g, io, o->masks, true, use));
+    TRY(assembly_scalar(g, io, OBJECTIVE_LAMBDA_S, "lambda_s", &lambda_s));
+    TRY(assembly_scalar(g, io, OBJECTIVE_S, "s", &s));
+    TRY(graph_mask_gate(g, s, (*use)->value, o->masks->n, o->config->mask_gradient,
+                        (float)o->config->s_max, m));
+    return graph_mask_sparsity(g, lambda_s, m, o->masks->n, layers, n_layers,
+                               &io->loss[io->n_losses - 1]);
+}
+
+/* Old classes are label 0 of H_a, new ones 1, 2, ... */
+static enum der_status add_auxiliary(const struct objective *o, struct graph *g,
+                                     struct assembly_io *io, int feature)
+{
+    struct param_use *use;
+    int logits;
+    int lambda_a;
+    struct xent_options options = {.label_shift = o->n_old - 1, .clamp_low = true};
+    TRY(assembly_attach(g, io, o->auxiliary, true, &use));
+    TRY(assembly_scalar(g, io, OBJECTIVE_LAMBDA_A, "lambda_a", &lambda_a));
+    TRY(graph_linear(g, feature, use->value[0], NO_VALUE, &logits));
+    return graph_softmax_xent(g, logits, io->labels, lambda_a, &options, &io->loss[1]);
+}
+
+static enum der_status add_updates(const struct objective *o, struct graph *g,
+                                   struct assembly_io *io, struct param_use *masks)
+{
+    const struct config *config = o->config;
+    struct param_use *weights[ASSEMBLY_MAX_USES];
+    int n = 0;
+    for (int i = 0; i < io->n_uses; i++) {
+        params_note_grads(&io->use[i], g);
+        if (&io->use[i] != masks)
+            weights[n++] = &io->use[i];
+    }
+    struct sgd_attr sgd = {.momentum = (float)config->momentum,
+                           .decay = (float)config->decay,
+                           .gain = 1.0f,
+                           .low = -INFINITY,
+                           .high = INFINITY};
+    TRY(params_sgd(weights, n, g, io->scalar[OBJECTIVE_LR], &sgd));
+    if (!masks)
+        return DER_OK;
+    sgd.decay = 0.0f; /* it would pull e towards indecision */
+    sgd.gain = (float)config->mask_gain;
+    sgd.low = -(float)config->mask_clamp;
+    sgd.high = (float)config->mask_clamp;
+    return params_sgd(&masks, 1, g, io->scalar[OBJECTIVE_LR], &sgd);
+}
+
+enum der_status objective_describe(void *self, struct graph *g, struct assembly_io *io)
+{
+    const struct objective *o = self;
+    const struct resnet_spec *spec = &o->extractor->spec;
+    const char *names[STAGE_MAX_LOSSES];
+    struct param_use *net;
+    struct param_use *head;
+    struct param_use *masks = NULL;
+    int m[RESNET_MAX_MASKS];
+    int lr;
+    int one;
+    int feature;
+    int joined;
+    int logits;
+    io->n_losses = objective_losses(o, names);
+    TRY(assembly_scalar(g, io, OBJECTIVE_LR, "lr", &lr));
+    TRY(assembly_scalar(g, io, OBJECTIVE_ONE, "one", &one));
+    if (o->masks)
+        TRY(add_masks(o, g, io, &masks, m));
+    TRY(assembly_attach(g, io, o->extractor->params, true, &net));
+    TRY(assembly_attach(g, io, o->head, true, &head));
+    struct resnet_io net_io = {.image = io->image, .masks = o->masks ? m : NULL, .training = true};
+    TRY(resnet_build(spec, g, net, &net_io, &feature));
+    int64_t first = o->head->items[0].shape.dim[1] - resnet_feature_dim(spec);
+    TRY(graph_join(g, feature, io->matrix, first, &joined));
+    TRY(graph_linear(g, joined, head->value[0], NO_VALUE, &logits));
+    TRY(graph_softmax_xent(g, logits, io->labels, one, NULL, &io->loss[0]));
+    TRY(graph_rank(g, logits, io->labels, 0, 0, &io->rank));
+    if (o->auxiliary)
+        TRY(add_auxiliary(o, g, io, feature));
+    TRY(graph_fuse(g));
+    TRY(graph_backward(g));
+    return add_updates(o, g, io, masks);
+}

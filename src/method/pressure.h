@@ -1,0 +1,25 @@
+/*
+ * The weight of the sparsity loss, steered towards a wanted size.
+ *
+ * lambda_s decides how small an extractor gets, but how small depends on the data, the step and the
+ * schedule. With a target the weight is corrected before every epoch of the soft phase, so that the
+ * size the masks stand for follows a geometric path from where it began to the target.
+ */
+#ifndef METHOD_PRESSURE_H
+#define METHOD_PRESSURE_H
+
+#include <stdint.h>
+
+struct pressure {
+    double lambda_s; /* weight to use now */
+    double initial;  /* weight it began with */
+    int64_t target;  /* wanted parameters; 0: the weight never changes */
+    int64_t start;   /* parameters at the first update */
+};
+
+struct pressure pressure_new(double lambda_s, int64_t target);
+
+/* Before epoch `epoch` of `soft_epochs`: `kept` parameters would stay if the masks were hard now. */
+void pressure_update(struct pressure *pressure, int64_t kept, int epoch, int soft_epochs);
+
+#endif
