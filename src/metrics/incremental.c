@@ -8,7 +8,7 @@ enum { N_ARRAYS = 3 }; /* n, top1, top5: one block */
 
 static double per_cent(int64_t hits, int64_t n)
 {
-    return n > 0 ? 100.0 * (double)hits / (double)n : (double)NAN;
+    return n > 0 ? 100.0 * (double)hits / (double)n : NAN;
 }
 
 static const struct incremental_step *step_at(const struct incremental *run, int step)
@@ -133,7 +133,7 @@ double incremental_class(const struct incremental *run, int step, int label,
 double incremental_average(const struct incremental *run, enum accuracy_kind kind)
 {
     if (run->n_steps == 0)
-        return (double)NAN;
+        return NAN;
     double sum = 0.0;
     for (int t = 0; t < run->n_steps; t++)
         sum += incremental_accuracy(run, t, kind);
@@ -142,7 +142,7 @@ double incremental_average(const struct incremental *run, enum accuracy_kind kin
 
 double incremental_last(const struct incremental *run, enum accuracy_kind kind)
 {
-    return run->n_steps > 0 ? incremental_accuracy(run, run->n_steps - 1, kind) : (double)NAN;
+    return run->n_steps > 0 ? incremental_accuracy(run, run->n_steps - 1, kind) : NAN;
 }
 
 double incremental_forgetting(const struct incremental *run)
@@ -155,8 +155,8 @@ double incremental_forgetting(const struct incremental *run)
         if (isnan(last))
             continue;
         double best = last;
-        for (int t = j; t < last_step;
-             t++) /* fmax passes over a step that did not test the group */
+        /* fmax passes over steps that did not test the group. */
+        for (int t = j; t < last_step; t++)
             best = fmax(best, incremental_group(run, t, j, TOP1));
         sum += best - last;
         n_groups++;
@@ -167,7 +167,7 @@ double incremental_forgetting(const struct incremental *run)
 double incremental_average_parameters(const struct incremental *run)
 {
     if (run->n_steps == 0)
-        return (double)NAN;
+        return NAN;
     double sum = 0.0;
     for (int t = 0; t < run->n_steps; t++)
         sum += (double)run->steps[t].parameters;

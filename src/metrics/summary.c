@@ -7,7 +7,7 @@
 
 struct summary summary_of(const double *values, int64_t n)
 {
-    struct summary result = {.n = n, .mean = (double)NAN, .std = (double)NAN};
+    struct summary result = {.n = n, .mean = NAN, .std = NAN};
     if (n < 1)
         return result;
     double sum = 0.0;
@@ -51,7 +51,7 @@ double summary_percentile(const double *sorted, int64_t n, double percent)
 {
     assert(percent >= 0.0 && percent <= 100.0);
     if (n < 1)
-        return (double)NAN;
+        return NAN;
     double position = (double)(n - 1) * percent / 100.0;
     int64_t below = (int64_t)position;
     if (below >= n - 1)

@@ -79,7 +79,7 @@ static void test_sorting_is_ascending(void **state)
 static void test_percentiles_are_interpolated(void **state)
 {
     (void)state;
-    static const double v[] = {10, 20, 40, 80};
+    static const double v[] = {10, 20, 40, 80, NAN}; /* four, and what must not be read */
     assert_close(summary_percentile(v, 4, 0.0), 10.0);
     assert_close(summary_percentile(v, 4, 100.0), 80.0);
     assert_close(summary_percentile(v, 4, 25.0), 17.5); /* position 0.75 */

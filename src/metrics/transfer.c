@@ -11,7 +11,7 @@ static double at(const double *accuracy, int n_steps, int i, int j)
 double transfer_backward(const double *accuracy, int n_steps)
 {
     if (n_steps < 2)
-        return (double)NAN;
+        return NAN;
     double sum = 0.0;
     for (int i = 1; i < n_steps; i++) {
         double change = 0.0;
@@ -25,7 +25,7 @@ double transfer_backward(const double *accuracy, int n_steps)
 double transfer_forward(const double *accuracy, const double *reference, int n_steps)
 {
     if (n_steps < 2)
-        return (double)NAN;
+        return NAN;
     double sum = 0.0;
     for (int i = 1; i < n_steps; i++)
         sum += at(accuracy, n_steps, i, i) - reference[i];
