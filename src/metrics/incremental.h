@@ -1,9 +1,9 @@
 /*
  * What a class-incremental run measured, step by step, and the numbers that papers report about it.
  *
- * After step t all classes seen so far are tested. Group j is the classes that came with step j. Steps
- * and groups count from 0 here, T is the last step; accuracies are per cent, not rounded, and NAN where
- * there was nothing to test.
+ * After step t all classes seen so far are tested. Group j is the classes that came with step j.
+ * Steps and groups count from 0 here, T is the last step; accuracies are per cent, not rounded, and
+ * NAN where there was nothing to test.
  */
 #ifndef METRICS_INCREMENTAL_H
 #define METRICS_INCREMENTAL_H
@@ -41,27 +41,27 @@ NODISCARD enum der_status incremental_add(struct incremental *run,
 /* The classes [first, last) that came with a step. */
 void incremental_group_range(const struct incremental *run, int group, int *first, int *last);
 
-/* Accuracy after a step: over all classes seen (a_t), one group of them, one class. All images weigh
- * the same. */
+/* Accuracy after a step: over all classes seen (a_t), one group of them, one class. All images
+ * weigh the same. */
 double incremental_accuracy(const struct incremental *run, int step, enum accuracy_kind kind);
 double incremental_group(const struct incremental *run, int step, int group,
                          enum accuracy_kind kind);
 double incremental_class(const struct incremental *run, int step, int label,
                          enum accuracy_kind kind);
 
-/* Average incremental accuracy, the paper's "Avg": the plain mean of a_t over all steps, the first one
- * included. NAN for a run of no steps. */
+/* Average incremental accuracy, the paper's "Avg": the plain mean of a_t over all steps, the first
+ * one included. NAN for a run of no steps. */
 double incremental_average(const struct incremental *run, enum accuracy_kind kind);
 
 /* The paper's "Last": a_T. NAN for a run of no steps. */
 double incremental_last(const struct incremental *run, enum accuracy_kind kind);
 
-/* Forgetting (Chaudhry et al. 2018): the mean over the groups j < T of max_t acc_t(j) - acc_T(j), top-1,
- * t from j to T. Never negative; 0 with one step. Groups without test images do not count. */
+/* Forgetting (Chaudhry et al. 2018): the mean over the groups j < T of max_t acc_t(j) - acc_T(j),
+ * top-1, t from j to T. Never negative; 0 with one step. Groups never tested are left out. */
 double incremental_forgetting(const struct incremental *run);
 
-/* The paper's "#Paras": the mean over the steps of the extractors' parameters, classifier excluded. In
- * parameters, not millions. NAN for a run of no steps. */
+/* The paper's "#Paras": the mean over the steps of the extractors' parameters, classifier excluded.
+ * In parameters, not millions. NAN for a run of no steps. */
 double incremental_average_parameters(const struct incremental *run);
 
 /* Parameters after the last step, 0 for a run of no steps. */

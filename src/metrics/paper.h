@@ -2,17 +2,19 @@
  * What the paper published, to print beside what was measured here.
  *
  * S. Yan, J. Xie, X. He: DER: Dynamically Expandable Representation for Class Incremental Learning,
- * CVPR 2021. Numbers are as printed, misprints included (they are named where they stand); what was not
- * given is NAN. Tables are called T1 to T8 in the order of the paper, its appendix included; T10 is a
- * number of the appendix's text. The curves are those the authors released with their code.
+ * CVPR 2021. Numbers are as printed, misprints included (they are named where they stand); what was
+ * not given is NAN. Tables are called T1 to T8 in the order of the paper, its appendix included;
+ * T10 is a number of the appendix's text. The curves are those the authors released with their
+ * code.
  *
  *   T1  CIFAR100-B0, ResNet-18             T5  transfer of the representation
  *   T2  CIFAR100-B50, ResNet-18            T6  sensitivity to lambda_a
  *   T3  ImageNet-100 and ImageNet-1000     T7  CIFAR100-B0, 32-layer network
  *   T4  contribution of each component     T8  CIFAR100-B50, 32-layer network
  *
- * Protocols are called as the presets are: data set, classes of the first step (b0: as many as in every
- * other step), number of steps (after the first one, for b50), network if not ResNet-18. Rows:
+ * Protocols are called as the presets are: data set, classes of the first step (b0: as many as in
+ * every other step), number of steps (after the first one, for b50), network if not ResNet-18.
+ * Rows:
  *
  *   joint      the paper's "Bound": one network, trained on all data of all classes seen
  *   finetune   T4's first row: neither expansion nor auxiliary loss
@@ -108,8 +110,8 @@ const struct paper_table *paper_table_find(const char *id);
 const struct paper_value *paper_run_value(const struct paper_run *run);
 const struct paper_transfer *paper_run_transfer(const struct paper_run *run);
 
-/* A row's name as the paper prints it: "Ours (w/o P)" for "der-wop"; the name itself where the paper has
- * no other. */
+/* A row's name as the paper prints it: "Ours (w/o P)" for "der-wop"; the name itself where the
+ * paper has no other. */
 const char *paper_label(const char *row);
 
 #endif

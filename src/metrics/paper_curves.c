@@ -1,6 +1,7 @@
 /*
- * Accuracy after every step, as the authors released it with their code: plot data of DER, commit dd4af61
- * of Rhyssiyan/DER-ClassIL.pytorch, mean over the class orders. ImageNet's from 10 equal steps are top-5.
+ * Accuracy after every step, as the authors released it with their code: plot data of DER, commit
+ * dd4af61 of Rhyssiyan/DER-ClassIL.pytorch, mean over the class orders. ImageNet's from 10 equal
+ * steps are top-5.
  */
 #include "metrics/paper_internal.h"
 

@@ -1,5 +1,6 @@
 /*
- * The tables behind paper.h: data in paper_values.c, paper_curves.c and paper_runs.c, look-up in paper.c.
+ * The tables behind paper.h: data in paper_values.c, paper_curves.c and paper_runs.c, look-up in
+ * paper.c.
  */
 #ifndef METRICS_PAPER_INTERNAL_H
 #define METRICS_PAPER_INTERNAL_H

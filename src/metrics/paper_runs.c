@@ -1,9 +1,10 @@
 /*
  * The rows of the paper's tables that this program can run again.
  *
- * Settings that a row is about are always spelt out, so that no preset can change its meaning. T5 has two
- * rows because the paper does not say whether its representation was pruned. Figure 1 shows accuracy
- * against size without a number; here the size is moved by lambda_s, of which the paper ran 0.75.
+ * Settings that a row is about are always spelt out, so that no preset can change its meaning. T5
+ * has two rows because the paper does not say whether its representation was pruned. Figure 1 shows
+ * accuracy against size without a number; here the size is moved by lambda_s, of which the paper
+ * ran 0.75.
  */
 #include "metrics/paper_internal.h"
 

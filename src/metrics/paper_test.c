@@ -1,8 +1,8 @@
 /*
  * Do the paper's numbers, as copied here, agree with each other?
  *
- * The paper states many of them twice: averages and curves, its own rows and their gain over the best
- * other method, full sizes and step counts. A wrong digit in one of those breaks a tie.
+ * The paper states many of them twice: averages and curves, its own rows and their gain over the
+ * best other method, full sizes and step counts. A wrong digit in one of those breaks a tie.
  */
 #include "metrics/paper.h"
 

@@ -1,7 +1,8 @@
 /*
  * The numbers of the paper's tables, as printed.
  *
- * Columns: table, protocol, row; parameters in millions; top-1 Avg, its deviation, Last; top-5 Avg, Last.
+ * Columns: table, protocol, row; parameters in millions; top-1 Avg, deviation, Last; top-5 Avg,
+ * Last.
  */
 #include "metrics/paper_internal.h"
 
@@ -70,9 +71,9 @@ const struct paper_value PAPER_VALUES[] = {
     {"T2", "cifar100-b50-10", "podnet", 11.2, 64.04, 0.43, NAN, NAN, NAN},
     {"T2", "cifar100-b50-10", "der-wop", 67.2, 72.81, 0.88, NAN, NAN, NAN},
     {"T2", "cifar100-b50-10", "der", 8.79, 72.45, 0.76, 65.58, NAN, NAN},
-    /* T3, ImageNet. The Bound of ImageNet-1000, 89.27, is printed as top-1 Avg but is a top-5 number;
-     * the Last of ImageNet100-B50 without pruning, 74.92, is 72.92 in the released curve, and the top-5
-     * Last of ImageNet100-B0 without pruning, 87.52, is 88.72 there. */
+    /* T3, ImageNet. The Bound of ImageNet-1000, 89.27, is printed as top-1 Avg but is a top-5
+     * number. The Last of ImageNet100-B50 without pruning, 74.92, is 72.92 in the released curve,
+     * and the top-5 Last of ImageNet100-B0 without pruning, 87.52, is 88.72 there. */
     {"T3", "imagenet100-b0-10", "joint", 11.2, NAN, NAN, NAN, NAN, 95.1},
     {"T3", "imagenet100-b0-10", "icarl", 11.2, NAN, NAN, NAN, 83.6, 63.8},
     {"T3", "imagenet100-b0-10", "bic", 11.2, NAN, NAN, NAN, 90.6, 84.4},

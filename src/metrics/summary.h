@@ -26,8 +26,9 @@ void summary_format(double mean, double std, char *text, size_t size);
 /* Ascending, in place; NANs are not allowed. */
 void summary_sort(double *values, int64_t n);
 
-/* Percentile of ascending values, 0 <= percent <= 100, interpolated linearly between the two nearest
- * ranks as numpy.percentile does: the value at (n - 1) * percent / 100. NAN without values. */
+/* Percentile of ascending values, 0 <= percent <= 100, interpolated linearly between the two
+ * nearest ranks as numpy.percentile does: the value at position (n - 1) * percent / 100. NAN
+ * without values. */
 double summary_percentile(const double *sorted, int64_t n, double percent);
 
 /* Percentile 50: the middle value, or the mean of the middle two. */
