@@ -1,0 +1,206 @@
+#include "io/durable.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    NAMES_TRIED = 1000, /* until a temporary name is free */
+    SUFFIX_MAX = 64,    /* of a temporary name: ".PID-NUMBER.tmp" */
+};
+
+#define TEMPORARY_END ".tmp"
+
+struct durable {
+    struct der_ctx *ctx;
+    const struct io_calls *io;
+    char *path;      /* where the file will be */
+    char *temporary; /* where it is written */
+    int fd;          /* of the temporary file; -1: there is none */
+    int folder;      /* of the folder of both */
+    bool has_failed; /* a write did: the content is not whole */
+};
+
+static void give_back(struct durable *file)
+{
+    struct mem *mem = &file->ctx->mem;
+    if (file->folder >= 0)
+        (void)io_close(file->io, file->folder);
+    mem_free(mem, file->path);
+    mem_free(mem, file->temporary);
+    mem_free(mem, file);
+}
+
+/* Opens FOLDER/.NAME.PID-NUMBER.tmp with the first number that is free: two threads, or two machines
+ * on one network file system, never share one. */
+static enum der_status open_temporary(struct durable *file)
+{
+    const char *slash = strrchr(file->path, '/');
+    const char *name = slash ? slash + 1 : file->path;
+    size_t capacity = strlen(file->path) + SUFFIX_MAX;
+    file->temporary = mem_alloc(&file->ctx->mem, capacity, 1);
+    if (!file->temporary)
+        return ctx_nomem(file->ctx);
+    for (int i = 0; i < NAMES_TRIED && file->fd < 0; i++) {
+        (void)snprintf(file->temporary, capacity, "%.*s.%s.%ld-%d" TEMPORARY_END,
+                       (int)(name - file->path), file->path, name, (long)getpid(), i);
+        file->fd =
+            io_open(file->io, file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (file->fd < 0 && errno != EEXIST)
+            break;
+    }
+    return file->fd < 0 ? io_fail(file->ctx, "cannot write", file->path, errno) : DER_OK;
+}
+
+enum der_status durable_open(struct der_ctx *ctx, const struct io_calls *io, const char *path,
+                             struct durable **out)
+{
+    *out = NULL;
+    size_t length = strlen(path);
+    if (length == 0 || path[length - 1] == '/')
+        return ctx_fail(ctx, DER_ARG, "'%s' is not the name of a file", path);
+    struct durable *file = mem_zalloc(&ctx->mem, 1, sizeof *file);
+    if (!file)
+        return ctx_nomem(ctx);
+    file->ctx = ctx;
+    file->io = io ? io : io_calls_plain();
+    file->fd = -1;
+    file->folder = -1;
+    enum der_status status = DER_OK;
+    file->path = mem_strdup(&ctx->mem, path);
+    if (!file->path)
+        status = ctx_nomem(ctx);
+    if (status == DER_OK)
+        status = io_open_folder_of(ctx, file->io, path, &file->folder);
+    if (status == DER_OK)
+        status = open_temporary(file);
+    if (status != DER_OK) {
+        give_back(file);
+        return status;
+    }
+    *out = file;
+    return DER_OK;
+}
+
+enum der_status durable_write(struct durable *file, const void *data, size_t size)
+{
+    if (io_write_all(file->io, file->fd, data, size) == 0)
+        return DER_OK;
+    file->has_failed = true;
+    return io_fail(file->ctx, "cannot write", file->path, errno);
+}
+
+/* Up to the moment where the new file is in its place. */
+static enum der_status put_in_place(struct durable *file)
+{
+    if (file->has_failed)
+        return ctx_fail(file->ctx, DER_STATE, "%s was not written whole and is not put in place",
+                        file->path);
+    if (io_fsync(file->io, file->fd) != 0)
+        return io_fail(file->ctx, "cannot write", file->path, errno);
+    int fd = file->fd;
+    file->fd = -1;
+    if (io_close(file->io, fd) != 0 ||
+        file->io->rename(file->io->user, file->temporary, file->path) != 0)
+        return io_fail(file->ctx, "cannot write", file->path, errno);
+    return DER_OK;
+}
+
+enum der_status durable_commit(struct durable *file)
+{
+    enum der_status status = put_in_place(file);
+    if (status != DER_OK) {
+        durable_abort(file);
+        return status;
+    }
+    if (io_fsync_folder(file->io, file->folder) != 0)
+        status = io_fail(file->ctx, "cannot sync the folder of", file->path, errno);
+    give_back(file);
+    return status;
+}
+
+void durable_abort(struct durable *file)
+{
+    if (!file)
+        return;
+    if (file->fd >= 0)
+        (void)io_close(file->io, file->fd);
+    /* What cannot be removed now is swept later. */
+    (void)file->io->unlink(file->io->user, file->temporary);
+    give_back(file);
+}
+
+enum der_status durable_write_file(struct der_ctx *ctx, const struct io_calls *io, const char *path,
+                                   const void *data, size_t size)
+{
+    struct durable *file;
+    TRY(durable_open(ctx, io, path, &file));
+    enum der_status status = durable_write(file, data, size);
+    if (status != DER_OK) {
+        durable_abort(file);
+        return status;
+    }
+    return durable_commit(file);
+}
+
+/* Goes backwards over digits; false when there is none. */
+static bool skip_digits(const char *name, size_t *end)
+{
+    size_t before = *end;
+    while (*end > 0 && name[*end - 1] >= '0' && name[*end - 1] <= '9')
+        (*end)--;
+    return *end < before;
+}
+
+static bool skip_char(const char *name, size_t *end, char wanted)
+{
+    if (*end == 0 || name[*end - 1] != wanted)
+        return false;
+    (*end)--;
+    return true;
+}
+
+/* Is it ".NAME.PID-NUMBER.tmp"? */
+static bool is_temporary(const char *name)
+{
+    size_t length = strlen(name);
+    size_t tail = strlen(TEMPORARY_END);
+    if (name[0] != '.' || length < tail || strcmp(name + length - tail, TEMPORARY_END) != 0)
+        return false;
+    size_t end = length - tail;
+    return skip_digits(name, &end) && skip_char(name, &end, '-') && skip_digits(name, &end) &&
+           skip_char(name, &end, '.') && end > 1;
+}
+
+static enum der_status sweep(struct der_ctx *ctx, const char *folder, DIR *dir)
+{
+    for (;;) {
+        errno = 0; /* the only way to tell the end from an error */
+        const struct dirent *entry = readdir(dir);
+        if (!entry)
+            return errno != 0 ? io_fail(ctx, "cannot list folder", folder, errno) : DER_OK;
+        struct stat info;
+        if (!is_temporary(entry->d_name) ||
+            fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISREG(info.st_mode))
+            continue;
+        if (unlinkat(dirfd(dir), entry->d_name, 0) != 0 && errno != ENOENT)
+            return io_fail(ctx, "cannot remove left-over files from", folder, errno);
+        ctx_log(ctx, DER_LOG_INFO, "%s: removed %s, left over by a process that was killed", folder,
+                entry->d_name);
+    }
+}
+
+enum der_status durable_sweep(struct der_ctx *ctx, const char *folder)
+{
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return io_fail(ctx, "cannot list folder", folder, errno);
+    enum der_status status = sweep(ctx, folder, dir);
+    (void)closedir(dir);
+    return status;
+}
