@@ -89,4 +89,10 @@ int config_hard_epoch(const struct config *config, const struct schedule *schedu
 int config_step_classes(const struct config *config, int n_classes, int step);
 int config_steps(const struct config *config, int n_classes);
 
+/* The transforms that `augment` names, as augment_preset knows them; NULL: the data set decides. */
+const char *config_augment(const struct config *config, bool training);
+
+/* Every value within its range, and all of them together: DER_ARG with a sentence otherwise. */
+NODISCARD enum der_status config_check(struct der_ctx *ctx, const struct config *config);
+
 #endif

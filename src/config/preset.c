@@ -1,0 +1,208 @@
+#include "config/preset.h"
+
+#include "core/suggest.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define RN18 "resnet18-cifar"
+#define RN32 "resnet32"
+#define TOTAL MEMORY_FIXED_TOTAL
+#define EACH MEMORY_PER_CLASS
+#define UNCALIBRATED "; lambda_s is not published, calibrate it"
+
+/* Name, summary, family, network, classes (all, of step 1, of later steps), memory, lambda_s. The
+ * paper's Table 9 has the lambda_s of its ResNet-18 rows. */
+const struct preset preset_table[] = {
+    {"cifar100-b0-5", "CIFAR-100, 5 steps of 20 classes, ResNet-18", PRESET_CIFAR100_B0, RN18, 100,
+     20, 20, TOTAL, 2000, 0.75},
+    {"cifar100-b0-10", "CIFAR-100, 10 steps of 10 classes, ResNet-18", PRESET_CIFAR100_B0, RN18,
+     100, 10, 10, TOTAL, 2000, 0.75},
+    {"cifar100-b0-20", "CIFAR-100, 20 steps of 5 classes, ResNet-18", PRESET_CIFAR100_B0, RN18, 100,
+     5, 5, TOTAL, 2000, 0.75},
+    {"cifar100-b0-50", "CIFAR-100, 50 steps of 2 classes, ResNet-18", PRESET_CIFAR100_B0, RN18, 100,
+     2, 2, TOTAL, 2000, 0.75},
+    {"cifar100-b50-2", "CIFAR-100, 50 classes, then 2 steps of 25, ResNet-18", PRESET_CIFAR100_B50,
+     RN18, 100, 50, 25, EACH, 20, 0.25},
+    {"cifar100-b50-5", "CIFAR-100, 50 classes, then 5 steps of 10, ResNet-18", PRESET_CIFAR100_B50,
+     RN18, 100, 50, 10, EACH, 20, 0.25},
+    {"cifar100-b50-10", "CIFAR-100, 50 classes, then 10 steps of 5, ResNet-18", PRESET_CIFAR100_B50,
+     RN18, 100, 50, 5, EACH, 20, 0.25},
+    {"cifar100-b0-5-rn32", "CIFAR-100, 5 steps of 20 classes, ResNet-32" UNCALIBRATED,
+     PRESET_CIFAR100_B0, RN32, 100, 20, 20, TOTAL, 2000, 0.75},
+    {"cifar100-b0-10-rn32", "CIFAR-100, 10 steps of 10 classes, ResNet-32" UNCALIBRATED,
+     PRESET_CIFAR100_B0, RN32, 100, 10, 10, TOTAL, 2000, 0.75},
+    {"cifar100-b0-20-rn32", "CIFAR-100, 20 steps of 5 classes, ResNet-32" UNCALIBRATED,
+     PRESET_CIFAR100_B0, RN32, 100, 5, 5, TOTAL, 2000, 0.75},
+    {"cifar100-b0-50-rn32", "CIFAR-100, 50 steps of 2 classes, ResNet-32" UNCALIBRATED,
+     PRESET_CIFAR100_B0, RN32, 100, 2, 2, TOTAL, 2000, 0.75},
+    {"cifar100-b50-2-rn32", "CIFAR-100, 50 classes, then 2 steps of 25, ResNet-32" UNCALIBRATED,
+     PRESET_CIFAR100_B50, RN32, 100, 50, 25, EACH, 20, 0.25},
+    {"cifar100-b50-5-rn32", "CIFAR-100, 50 classes, then 5 steps of 10, ResNet-32" UNCALIBRATED,
+     PRESET_CIFAR100_B50, RN32, 100, 50, 10, EACH, 20, 0.25},
+    {"cifar100-b50-10-rn32", "CIFAR-100, 50 classes, then 10 steps of 5, ResNet-32" UNCALIBRATED,
+     PRESET_CIFAR100_B50, RN32, 100, 50, 5, EACH, 20, 0.25},
+    {"imagenet100-b0-10", "ImageNet's first 100 classes, 10 steps of 10, ResNet-18",
+     PRESET_IMAGENET_B0, "resnet18", 100, 10, 10, TOTAL, 2000, 0.75},
+    {"imagenet100-b50-10", "ImageNet's first 100 classes, 50, then 10 steps of 5, ResNet-18",
+     PRESET_IMAGENET_B50, "resnet18-3x3", 100, 50, 5, EACH, 20, 0.5},
+    {"imagenet1000-b0-10", "ImageNet, 10 steps of 100 classes, ResNet-18", PRESET_IMAGENET_B0,
+     "resnet18", 1000, 100, 100, TOTAL, 20000, 0.75},
+    {"fashion-mnist-5", "Fashion-MNIST, 5 steps of 2 classes, ResNet-32, short enough for a CPU",
+     PRESET_FASHION_MNIST, RN32, 10, 2, 2, TOTAL, 200, 0.75},
+    {"custom", "any data set, all classes in one step, nothing fixed", PRESET_CUSTOM, RN18, 0, 0, 0,
+     TOTAL, 2000, 0.75},
+};
+
+const int n_presets = (int)(sizeof presets / sizeof preset_table[0]);
+
+enum { CPU_EPOCHS = 40, IMAGENET_100 = 100 };
+
+/* Step 1 of the protocols that begin with half of the classes: the authors' separate routine. */
+static const struct schedule HALF_FIRST = {
+    .lr = 0.1, .epochs = 200, .n_drops = 3, .drop = {60, 120, 160}, .factor = 0.1};
+
+/* 10 + 120 epochs, falling 30, 60, 80 and 90 epochs after the warm-up. */
+static const struct schedule IMAGENET = {.lr = 0.1,
+                                         .epochs = 130,
+                                         .warmup_epochs = 10,
+                                         .n_drops = 4,
+                                         .drop = {40, 70, 90, 100},
+                                         .factor = 0.1};
+
+static const struct schedule CLASSIFIER = {
+    .lr = 0.1, .epochs = 30, .n_drops = 1, .drop = {15}, .factor = 0.1};
+
+static void set_text(char *field, size_t size, const char *text)
+{
+    (void)snprintf(field, size, "%s", text);
+}
+
+/* What all presets have in common. */
+static void fill_common(struct config *config)
+{
+    *config = (struct config){
+        .seed = 1993,
+        .width = 1.0,
+        .batch = 128,
+        .test_batch = 256,
+        .momentum = 0.9,
+        .decay = 5e-4,
+        .first = schedule_cifar(),
+        .representation = schedule_cifar(),
+        .classifier = CLASSIFIER,
+        .temperature = 5.0,
+        .lambda_a = 1.0,
+        .classifier_init = CLASSIFIER_FRESH,
+        .reset_after_warmup = true,
+        .mask_init = MASK_INIT_NORMAL,
+        .mask_gradient = MASK_GRADIENT_EXACT,
+        .mask_gain = 5.0,
+        .s_max = 400.0,
+        .mask_clamp = 6.0,
+        .hard_epoch = HARD_EPOCH_AUTO,
+    };
+    set_text(config->order, sizeof config->order, "seed:1993");
+    set_text(config->augment, sizeof config->augment, "auto");
+}
+
+static void fill_cifar100(struct config *config)
+{
+    set_text(config->order, sizeof config->order, "1");
+    set_text(config->augment, sizeof config->augment, "cifar100");
+}
+
+static void fill_imagenet(const struct preset *preset, struct config *config)
+{
+    set_text(config->augment, sizeof config->augment, "imagenet");
+    config->first_classes = preset->classes == IMAGENET_100 ? IMAGENET_100 : 0;
+    config->batch = 256;
+    config->temperature = 1.0;
+    config->representation = IMAGENET;
+    config->first = IMAGENET;
+}
+
+static void fill_family(const struct preset *preset, struct config *config)
+{
+    switch (preset->family) {
+    case PRESET_CIFAR100_B50:
+        fill_cifar100(config);
+        config->first = HALF_FIRST;
+        return;
+    case PRESET_CIFAR100_B0:
+        fill_cifar100(config);
+        return;
+    case PRESET_IMAGENET_B50:
+        fill_imagenet(preset, config);
+        config->first = HALF_FIRST;
+        return;
+    case PRESET_IMAGENET_B0:
+        fill_imagenet(preset, config);
+        return;
+    case PRESET_FASHION_MNIST:
+        config->representation = schedule_scaled(&config->representation, CPU_EPOCHS);
+        config->first = config->representation;
+        return;
+    case PRESET_CUSTOM:
+        return;
+    }
+}
+
+void preset_use_method(struct config *config, enum method method)
+{
+    config->method = method;
+    config->expand = method == METHOD_DER;
+    config->auxiliary = method == METHOD_DER;
+    config->prune = method == METHOD_DER;
+    config->second_stage = method != METHOD_JOINT;
+}
+
+void preset_fill(const struct preset *preset, enum method method, struct config *config)
+{
+    fill_common(config);
+    set_text(config->preset, sizeof config->preset, preset->name);
+    set_text(config->network, sizeof config->network, preset->network);
+    config->classes = preset->classes;
+    config->base_classes = preset->base_classes;
+    config->step_classes = preset->step_classes;
+    config->memory_mode = preset->memory_mode;
+    config->memory = preset->memory;
+    config->lambda_s = preset->lambda_s;
+    fill_family(preset, config);
+    preset_use_method(config, method);
+}
+
+bool preset_shares_schedule(const struct preset *preset)
+{
+    return preset->family != PRESET_CIFAR100_B50 && preset->family != PRESET_IMAGENET_B50;
+}
+
+bool preset_is_free(const struct preset *preset)
+{
+    return preset->family == PRESET_CUSTOM;
+}
+
+enum der_status preset_find(struct der_ctx *ctx, const char *name, const struct preset **out)
+{
+    *out = NULL;
+    for (int i = 0; i < n_presets; i++) {
+        if (strcmp(preset_table[i].name, name) == 0) {
+            *out = &preset_table[i];
+            return DER_OK;
+        }
+    }
+    const char *close =
+        suggest_word(name, &preset_table[0].name, n_presets, sizeof preset_table[0]);
+    if (close)
+        return ctx_fail(ctx, DER_ARG, "unknown preset '%.64s'; did you mean '%s'?", name, close);
+    return ctx_fail(ctx, DER_ARG, "unknown preset '%.64s'; 'der presets' lists them", name);
+}
+
+enum der_status config_from_preset(struct der_ctx *ctx, const char *preset, enum method method,
+                                   struct config *config)
+{
+    const struct preset *found;
+    TRY(preset_find(ctx, preset, &found));
+    preset_fill(found, method, config);
+    return DER_OK;
+}
