@@ -1,5 +1,5 @@
 /*
- * `der train`: trains a network on all classes of a data set at once and tests it.
+ * `der train`: a method through a protocol on a data set, step by step.
  */
 #include "cli.h"
 #include "options.h"
@@ -8,46 +8,63 @@
 #include <der/train.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 /* What the flags fill in. */
-struct settings {
+struct flags {
     struct der_train_options train;
+    struct option_texts settings; /* "key=value" */
+    struct option_texts measure;
+    const char *preset, *method, *order, *joint_steps, *target_params, *precision, *bad_images;
+    double validation;
     int threads, seed;
-    const char *bad_images;
+    bool quiet;
+    struct progress progress;
 };
 
-enum { N_OPTIONS = 15 };
+enum { N_OPTIONS = 20, MAX_SETTINGS = OPTION_TEXTS_MAX + 8, SETTING_TEXT = 1200 };
 
-static void list_options(struct settings *s, struct option options[N_OPTIONS])
+static void list_options(struct flags *f, struct option options[N_OPTIONS])
 {
     const struct option table[N_OPTIONS] = {
         {"data", OPTION_TEXT, "DIR", "the data set; or synth:classes=10,train=100,...",
-         &s->train.data},
-        {"class-list", OPTION_TEXT, "FILE",
-         "image folders: use the classes named in FILE, one a line", &s->train.class_list},
-        {"first-classes", OPTION_INT, "N",
-         "image folders: use the first N classes (100: ImageNet-100)", &s->train.first_classes},
-        {"net", OPTION_TEXT, "NAME", "network, as 'der nets' lists them (resnet18-cifar)",
-         &s->train.network},
-        {"width", OPTION_NUMBER, "F", "factor on the channels of every layer (1)", &s->train.width},
-        {"epochs", OPTION_INT, "N", "epochs; the schedule is scaled to them (170)",
-         &s->train.epochs},
-        {"batch", OPTION_INT, "N", "images a batch (128)", &s->train.batch},
-        {"lr", OPTION_NUMBER, "F", "learning rate after the warm-up (0.1)", &s->train.lr},
-        {"per-class", OPTION_INT, "N", "use at most N training images of each class (all)",
-         &s->train.per_class},
+         &f->train.data},
+        {"preset", OPTION_TEXT, "NAME", "the protocol, as 'der presets' lists them (custom)",
+         &f->preset},
+        {"method", OPTION_TEXT, "der|finetune|joint", "what is done with new classes (der)",
+         &f->method},
+        {"out", OPTION_TEXT, "RUN", "folder to make for config.json and metrics.jsonl",
+         &f->train.out},
+        {"order", OPTION_TEXT, "1|2|3|seed:N|FILE", "order of the classes (the preset's)",
+         &f->order},
+        {"seed", OPTION_INT, "N", "seed of everything random (the preset's)", &f->seed},
+        {"max-steps", OPTION_INT, "N", "stop after so many steps (all)", &f->train.max_steps},
         {"validation", OPTION_NUMBER, "F",
-         "hold out this share of the training images and test on it", &s->train.validation},
+         "hold out this share of the training images and test on it", &f->validation},
+        {"joint-steps", OPTION_TEXT, "every|last", "when method joint trains (every)",
+         &f->joint_steps},
+        {"target-params", OPTION_TEXT, "N",
+         "wanted parameters of a pruned extractor: 900000, 900k, 0.9M", &f->target_params},
+        {"set", OPTION_TEXTS, "KEY=VALUE", "change a setting; 'der presets NAME' lists them",
+         &f->settings},
+        {"measure", OPTION_TEXTS, "representation|transfer|latency",
+         "measure more after every step; may be given several times", &f->measure},
+        {"class-list", OPTION_TEXT, "FILE",
+         "image folders: use the classes named in FILE, one a line", &f->train.class_list},
         {"bad-images", OPTION_TEXT, "skip|stop", "what to do with images that do not decode (stop)",
-         &s->bad_images},
+         &f->bad_images},
         {"device", OPTION_TEXT, "NAME", "back end, as 'der --version' lists them (the fastest)",
-         &s->train.backend},
-        {"threads", OPTION_INT, "N", "compute threads; results depend on it (2)", &s->threads},
-        {"loaders", OPTION_INT, "N", "threads that prepare batches (1)", &s->train.loader_threads},
-        {"seed", OPTION_INT, "N", "seed of everything random (1993)", &s->seed},
+         &f->train.backend},
+        {"precision", OPTION_TEXT, "f32|tf32|bf16", "of convolutions; the CPU has f32 only (f32)",
+         &f->precision},
+        {"deterministic", OPTION_FLAG, "", "only algorithms that give the same bytes twice",
+         &f->train.deterministic},
+        {"threads", OPTION_INT, "N", "compute threads; results depend on it (2)", &f->threads},
+        {"loaders", OPTION_INT, "N", "threads that prepare batches (1)", &f->train.loader_threads},
+        {"quiet", OPTION_FLAG, "", "no progress, only the table at the end", &f->quiet},
     };
     memcpy(options, table, sizeof table);
 }
@@ -67,53 +84,166 @@ static bool is_interrupted(void *user)
     return interrupted != 0;
 }
 
-static enum exit_code run(const struct settings *settings)
+static void show_progress(void *user, const struct der_progress *progress)
 {
-    struct der_ctx_options ctx_options = {.threads = settings->threads,
-                                          .seed = (uint64_t)settings->seed};
+    struct flags *f = user;
+    if (!f->quiet)
+        progress_show(&f->progress, progress);
+}
+
+static void show_step(void *user, const struct der_step *step)
+{
+    (void)user;
+    if (step->step == 1 || step->n_steps == 1)
+        printf("%7s %8s %8s %8s %8s %12s %9s\n", "step", "classes", "top-1 %", "top-5 %",
+               "avg-1 %", "parameters", "seconds");
+    printf("%3d/%-3d %8d %8.2f %8.2f %8.2f %12" PRId64 " %9.1f\n", step->step, step->n_steps,
+           step->n_classes, step->top1, step->top5, step->avg_top1, step->params, step->seconds);
+    (void)fflush(stdout);
+}
+
+static void show_measured(const char *name, double value)
+{
+    if (!isnan(value))
+        printf("%s: %+.2f %%\n", name, value);
+}
+
+static void show_result(const struct der_train_result *r)
+{
+    printf("%d classes in %d step%s, %" PRId64 " training images, %.0f s\n", r->n_classes, r->steps,
+           r->steps == 1 ? "" : "s", r->n_train, r->seconds);
+    printf("%s accuracy: average %.2f %%, last %.2f %%, top-5 %.2f %% of %" PRId64 " images\n",
+           r->on_validation ? "held-out" : "test", r->last.avg_top1, r->last.top1, r->last.top5,
+           r->n_test);
+    printf("parameters: average %.0f, last %" PRId64 ", with classifier %" PRId64 "\n",
+           r->last.avg_params, r->last.params, r->last.params_total);
+    printf("forgetting: %.2f %%\n", r->last.forgetting);
+    show_measured("classifier bound", r->classifier_bound);
+    show_measured("backward transfer", r->bwt);
+    show_measured("forward transfer", r->fwt);
+}
+
+static enum exit_code train(struct der_ctx *ctx, struct flags *f)
+{
+    struct der_train_result result;
+    enum der_status status = der_train(ctx, &f->train, &result);
+    progress_end(&f->progress);
+    if (status != DER_OK)
+        return fail_status(ctx, status);
+    show_result(&result);
+    return EXIT_OK;
+}
+
+/* Flags that stand for a setting, then what --set says. */
+struct assignments {
+    char own[8][SETTING_TEXT];
+    int n_own;
+    const char *all[MAX_SETTINGS];
+    int n;
+};
+
+static void assign(struct assignments *a, const char *key, const char *value)
+{
+    if (!value)
+        return;
+    char *text = a->own[a->n_own++];
+    (void)snprintf(text, SETTING_TEXT, "%s=%s", key, value);
+    a->all[a->n++] = text;
+}
+
+static void collect(const struct flags *f, struct assignments *a)
+{
+    char seed[32];
+    char validation[64];
+    (void)snprintf(seed, sizeof seed, "%d", f->seed);
+    (void)snprintf(validation, sizeof validation, "%.17g", f->validation);
+    assign(a, "order", f->order);
+    assign(a, "joint_steps", f->joint_steps);
+    assign(a, "target_params", f->target_params);
+    assign(a, "seed", f->seed >= 0 ? seed : NULL);
+    assign(a, "validation", f->validation >= 0.0 ? validation : NULL);
+    for (int i = 0; i < f->settings.n; i++)
+        a->all[a->n++] = f->settings.text[i];
+}
+
+static enum exit_code run(struct flags *f)
+{
+    struct der_ctx_options ctx_options = {.threads = f->threads};
+    struct der_settings *settings;
     struct der_ctx *ctx;
+    struct assignments assignments = {0};
+    collect(f, &assignments);
     enum der_status status = der_ctx_new(&ctx_options, &ctx);
     if (status != DER_OK)
         return fail_status(NULL, status);
-    struct der_train_result result;
-    status = der_train(ctx, &settings->train, &result);
-    enum exit_code code = EXIT_OK;
-    if (status != DER_OK)
-        code = fail_status(ctx, status);
-    else
-        printf("%d classes, %" PRId64 " training images, %" PRId64 " parameters, %.0f s\n"
-               "%s accuracy: top-1 %.2f %%, top-5 %.2f %% of %" PRId64 " images\n",
-               result.n_classes, result.n_train, result.parameters, result.seconds,
-               result.on_validation ? "held-out" : "test", result.top1, result.top5, result.n_test);
+    status = der_settings_new(ctx, f->preset, f->method, assignments.all, assignments.n, &settings);
+    f->train.settings = settings;
+    enum exit_code code = status == DER_OK ? train(ctx, f) : fail_status(ctx, status);
+    der_settings_free(settings);
     der_ctx_free(ctx);
     return code;
 }
 
+/* One of n words; -1 and a message when it is none of them. */
+static int choose(const char *flag, const char *word, const char *const *words, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(word, words[i]) == 0)
+            return i;
+    (void)fail(EXIT_USAGE, "--%s does not take '%s'; see 'der train --help'", flag, word);
+    return -1;
+}
+
+static enum exit_code read_words(struct flags *f)
+{
+    static const char *const precisions[] = {"f32", "tf32", "bf16"};
+    static const char *const bad_images[] = {"stop", "skip"};
+    static const char *const measures[] = {"representation", "transfer", "latency"};
+    int precision = choose("precision", f->precision, precisions, 3);
+    int bad = choose("bad-images", f->bad_images, bad_images, 2);
+    if (precision < 0 || bad < 0)
+        return EXIT_USAGE;
+    f->train.precision = (enum der_precision)precision;
+    f->train.bad_images = bad ? DER_BAD_IMAGES_SKIP : DER_BAD_IMAGES_STOP;
+    for (int i = 0; i < f->measure.n; i++) {
+        int which = choose("measure", f->measure.text[i], measures, 3);
+        if (which < 0)
+            return EXIT_USAGE;
+        f->train.measure |= 1u << which;
+    }
+    return EXIT_OK;
+}
+
 enum exit_code cmd_train(int argc, char **argv)
 {
-    struct settings settings = {.threads = 2, .seed = 1993, .bad_images = "stop"};
+    struct flags f = {.preset = "custom",
+                      .method = "der",
+                      .precision = "f32",
+                      .bad_images = "stop",
+                      .threads = 2,
+                      .seed = -1,
+                      .validation = -1.0};
     struct option options[N_OPTIONS];
-    list_options(&settings, options);
+    list_options(&f, options);
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
         printf("usage: der train --data DIR [OPTIONS]\n\n");
         options_print(options, N_OPTIONS);
         return EXIT_OK;
     }
     enum exit_code code = options_parse(options, N_OPTIONS, argc, argv);
+    if (code == EXIT_OK)
+        code = read_words(&f);
     if (code != EXIT_OK)
         return code;
-    if (!settings.train.data)
+    if (!f.train.data)
         return fail(EXIT_USAGE, "--data is missing; see 'der train --help'");
-    if (settings.threads < 1 || settings.seed < 0)
-        return fail(EXIT_USAGE, "--threads wants 1 or more, --seed 0 or more");
-    bool skip = strcmp(settings.bad_images, "skip") == 0;
-    if (!skip && strcmp(settings.bad_images, "stop") != 0)
-        return fail(EXIT_USAGE, "--bad-images wants 'skip' or 'stop', not '%s'",
-                    settings.bad_images);
-    settings.train.bad_images = skip ? DER_BAD_IMAGES_SKIP : DER_BAD_IMAGES_STOP;
-    settings.train.progress = progress_show;
-    settings.train.cancelled = is_interrupted;
+    if (f.threads < 1 || f.train.max_steps < 0 || f.train.loader_threads < 0)
+        return fail(EXIT_USAGE, "--threads wants 1 or more, --max-steps and --loaders 0 or more");
+    f.train.progress = show_progress;
+    f.train.step = show_step;
+    f.train.cancelled = is_interrupted;
+    f.train.user = &f;
     (void)signal(SIGINT, interrupt);
     (void)signal(SIGTERM, interrupt);
-    return run(&settings);
+    return run(&f);
 }

@@ -2,7 +2,17 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
+
+static const double PLAIN_SECONDS = 30.0; /* between two lines of a log */
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 /* "1:05" or "2:03:07". */
 static const char *duration(double seconds, char text[32])
@@ -15,12 +25,19 @@ static const char *duration(double seconds, char text[32])
     return text;
 }
 
-void progress_show(void *user, const struct der_progress *p)
+void progress_end(struct progress *progress)
 {
-    (void)user;
+    if (progress->line_open)
+        fputc('\n', stderr);
+    progress->line_open = false;
+}
+
+void progress_show(struct progress *progress, const struct der_progress *p)
+{
     int terminal = isatty(STDERR_FILENO);
-    if (!terminal && !p->epoch_done)
+    if (!terminal && (!p->epoch_done || now() - progress->last_line < PLAIN_SECONDS))
         return;
+    progress->last_line = now();
     char left[32];
     char accuracy[32] = "";
     if (p->accuracy >= 0.0)
@@ -31,7 +48,8 @@ void progress_show(void *user, const struct der_progress *p)
         fprintf(stderr, "  batch %" PRId64 "/%" PRId64, p->iteration, p->n_iterations);
     fprintf(stderr, "  lr %.4g  loss %.4f%s  %.0f images/s  %s left%s", p->lr, p->loss, accuracy,
             p->images_per_second, duration(p->seconds_left, left), terminal ? "\033[K" : "\n");
-    if (terminal && p->epoch_done && p->epoch + 1 == p->epochs)
-        fputc('\n', stderr);
+    progress->line_open = terminal;
+    if (p->epoch_done && p->epoch + 1 == p->epochs)
+        progress_end(progress);
     fflush(stderr);
 }

@@ -1,13 +1,21 @@
 /*
- * Progress of long work on stderr: one line that rewrites itself on a terminal, one plain line an epoch
- * elsewhere.
+ * Progress of long work on stderr: one line that rewrites itself on a terminal; elsewhere a plain line now
+ * and then, so that a log stays short.
  */
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 
 #include <der/train.h>
 
-/* A der_progress_fn; user is unused. */
-void progress_show(void *user, const struct der_progress *progress);
+/* What has been shown. Zero-initialise. */
+struct progress {
+    bool line_open;   /* the terminal's cursor stands behind a progress line */
+    double last_line; /* clock of the latest plain line */
+};
+
+void progress_show(struct progress *progress, const struct der_progress *p);
+
+/* Leaves a line that is still open, before other output. */
+void progress_end(struct progress *progress);
 
 #endif

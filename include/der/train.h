@@ -1,63 +1,81 @@
 /*
- * Training a network on a whole data set.
+ * Training: a method through a protocol on a data set, step by step, measured after every step.
  */
 #ifndef DER_TRAIN_H
 #define DER_TRAIN_H
 
 #include <der/context.h>
+#include <der/settings.h>
 
 #include <stdbool.h>
 
 /* Where training stands; averages since the epoch began. */
 struct der_progress {
-    const char *stage;               /* what is being trained; borrowed */
+    const char *stage;               /* what is being trained: "step 2, classifier"; borrowed */
     int epoch, epochs;               /* from 0, in all */
     int64_t iteration, n_iterations; /* done in this epoch, in all of it */
     bool epoch_done;
     double lr, loss;
     double accuracy; /* per cent of the training images; negative: not measured */
     double images_per_second;
-    double seconds, seconds_left;
+    double seconds, seconds_left; /* of the stage */
 };
 
-typedef void der_progress_fn(void *user, const struct der_progress *progress);
-
-enum der_bad_images { DER_BAD_IMAGES_STOP, DER_BAD_IMAGES_SKIP };
-
-/* Settings; zero or NULL means the default in parentheses. */
-struct der_train_options {
-    const char *data;       /* folder of a data set, or "synth:..."; required */
-    const char *class_list; /* image folders: a file with the class folders to use, one a line */
-    int first_classes;      /* image folders: only so many classes in sorted order; 100 makes
-                                     * ImageNet-100 of ImageNet (all) */
-    const char *network;    /* as der_network_describe names it ("resnet18-cifar") */
-    double width;           /* factor on every layer's channels (1) */
-    const char *backend;    /* "cpu", "ref" (the fastest of the build) */
-    int epochs;             /* (170, the paper's; its schedule is squeezed into others) */
-    int batch;              /* images a batch (128) */
-    double lr;              /* rate after the warm-up (0.1) */
-    int per_class;          /* train on at most so many images of each class (all) */
-    double validation;      /* share of the training images held out and tested on instead of the
-                                     * test images (0; a set without test images: 0.2) */
-    int loader_threads;     /* threads that prepare batches (1) */
-    enum der_bad_images bad_images; /* what to do with images that do not decode (stop) */
-    der_progress_fn *progress;
-    void *progress_user;
-    /* Asked between iterations; true ends training with DER_CANCELLED. NULL: never. */
-    bool (*cancelled)(void *user);
-    void *cancelled_user;
-};
-
-struct der_train_result {
-    int n_classes;
-    int64_t n_train, n_test; /* images */
-    int64_t parameters;      /* of the extractor */
-    double top1, top5;       /* per cent of the test images */
-    bool on_validation;      /* they were held-out training images */
+/* A finished step. Accuracies are per cent over all classes learnt so far. */
+struct der_step {
+    int step, n_steps; /* from 1; in all */
+    int n_classes;     /* learnt so far */
+    double top1, top5;
+    double avg_top1, avg_top5;    /* means over the steps so far */
+    double forgetting;            /* per cent */
+    int64_t params, params_total; /* of the extractors; with the classifier */
+    double avg_params;            /* mean over the steps, the classifier not counted */
     double seconds;
 };
 
-/* Trains a fresh network and tests it. */
+enum der_bad_images { DER_BAD_IMAGES_STOP, DER_BAD_IMAGES_SKIP };
+
+enum der_precision { DER_PRECISION_F32, DER_PRECISION_TF32, DER_PRECISION_BF16 };
+
+/* What is measured beyond accuracy, each for its price; bits that can be joined. */
+enum der_measure {
+    DER_MEASURE_REPRESENTATION = 1, /* accuracy of the representation by an ideal classifier, backward
+                                     * transfer and the bound of the classifier */
+    DER_MEASURE_TRANSFER = 2,       /* forward transfer too */
+    DER_MEASURE_LATENCY = 4         /* of a prediction, pruned and unpruned */
+};
+
+/* Zero or NULL means the default in parentheses. */
+struct der_train_options {
+    const struct der_settings *settings; /* required; borrowed, as everything here */
+    const char *data;                    /* folder of a data set, or "synth:..."; required */
+    const char *class_list;              /* image folders: a file with the classes to use (all) */
+    const char *out;                     /* folder for config.json and metrics.jsonl (none) */
+    const char *backend;                 /* "cpu", "ref" ... (the fastest there is) */
+    enum der_precision precision;
+    bool deterministic;             /* only algorithms that give the same bytes twice */
+    int max_steps;                  /* stop after so many steps (all) */
+    unsigned measure;               /* of enum der_measure (none) */
+    int loader_threads;             /* threads that prepare batches (1) */
+    enum der_bad_images bad_images; /* what to do with images that do not decode (stop) */
+    void (*progress)(void *user, const struct der_progress *progress);
+    void (*step)(void *user, const struct der_step *step);
+    bool (*cancelled)(void *user); /* true ends training with DER_CANCELLED */
+    void *user;                    /* argument of the three */
+};
+
+/* What was not measured is NAN. */
+struct der_train_result {
+    int steps, n_classes;
+    int64_t n_train, n_test; /* images */
+    bool on_validation;      /* tested on held-out training images */
+    struct der_step last;
+    double bwt, fwt;         /* backward and forward transfer, per cent */
+    double classifier_bound; /* mean over the steps */
+    double seconds;
+};
+
+/* Trains and tests. */
 DER_API DER_NODISCARD enum der_status der_train(struct der_ctx *ctx,
                                                 const struct der_train_options *options,
                                                 struct der_train_result *result);

@@ -1,0 +1,67 @@
+/*
+ * An experiment: one method through one protocol on one data set, from the first class to the last,
+ * measured after every step and written down in a run folder.
+ */
+#ifndef EXPERIMENT_EXPERIMENT_H
+#define EXPERIMENT_EXPERIMENT_H
+
+#include "config/config.h"
+#include "method/learner.h"
+#include "metrics/incremental.h"
+
+/* What is measured on request; each needs training or timing that a plain run does not. */
+enum measure {
+    MEASURE_REPRESENTATION = 1, /* A^t_{Y_k}, BWT and the bound of the classifier */
+    MEASURE_TRANSFER = 2,       /* FWT; comes with the representation */
+    MEASURE_LATENCY = 4
+};
+
+/* One finished step, as hooks hear of it. */
+struct step_report {
+    int step, n_steps; /* from 1; in all */
+    int n_classes;     /* learnt so far */
+    double top1, top5; /* per cent over all of them */
+    double avg_top1, avg_top5;
+    double forgetting;
+    int64_t params, params_total; /* of the extractors; with the classifier */
+    double avg_params;
+    double seconds; /* of the step, its tests included */
+};
+
+struct experiment_hooks {
+    void (*progress)(void *user, const struct train_progress *progress); /* may be NULL */
+    void (*step)(void *user, const struct step_report *report);          /* may be NULL */
+    bool (*cancelled)(void *user);                                       /* may be NULL */
+    void *user;
+};
+
+struct experiment_options {
+    struct config config;
+    const char *data;       /* folder of a data set, or "synth:..." */
+    const char *class_list; /* image folders: a file with the classes to use; may be NULL */
+    const char *out;        /* run folder to make; NULL: nothing is written */
+    const char *backend;
+    struct backend_options backend_options;
+    enum bad_images bad_images;
+    int loader_threads;
+    int max_steps;    /* stop after so many steps; 0: all */
+    unsigned measure; /* bits of enum measure */
+    struct experiment_hooks hooks;
+};
+
+/* Numbers over all steps; NAN where they were not measured. */
+struct experiment_summary {
+    int steps, n_classes;
+    int64_t n_train, n_test; /* images */
+    bool on_validation;      /* tests were on held-out training images */
+    struct step_report last;
+    double bwt, fwt;
+    double bound; /* average over the steps of the classifier's upper bound */
+    double seconds;
+};
+
+NODISCARD enum der_status experiment_run(struct der_ctx *ctx,
+                                         const struct experiment_options *options,
+                                         struct experiment_summary *out);
+
+#endif

@@ -1,0 +1,234 @@
+#include "experiment/records.h"
+
+#include <der/version.h>
+
+#include <math.h>
+#include <string.h>
+
+enum { FORMAT_VERSION = 1 };
+
+/* cJSON's adders return NULL when memory is short; once one has, the object is of no use. */
+struct maker {
+    cJSON *object;
+    bool failed;
+};
+
+static struct maker maker_new(void)
+{
+    cJSON *object = cJSON_CreateObject();
+    return (struct maker){.object = object, .failed = !object};
+}
+
+static void add_text(struct maker *m, const char *key, const char *text)
+{
+    m->failed |= !cJSON_AddStringToObject(m->object, key, text);
+}
+
+/* What was not measured is left out: JSON has no NAN. */
+static void add_number(struct maker *m, const char *key, double value)
+{
+    if (isfinite(value))
+        m->failed |= !cJSON_AddNumberToObject(m->object, key, value);
+}
+
+static void add_item(struct maker *m, const char *key, cJSON *item)
+{
+    m->failed |= !item || !cJSON_AddItemToObject(m->object, key, item);
+}
+
+static cJSON *done(struct maker *m)
+{
+    if (!m->failed)
+        return m->object;
+    cJSON_Delete(m->object);
+    return NULL;
+}
+
+static cJSON *int_array(const int32_t *values, int n)
+{
+    return cJSON_CreateIntArray(values, n);
+}
+
+/* ---- config.json ------------------------------------------------------------------------------- */
+
+static const char *precision_name(enum precision precision)
+{
+    static const char *const names[] = {
+        [PRECISION_F32] = "f32", [PRECISION_TF32] = "tf32", [PRECISION_BF16] = "bf16"};
+    return names[precision];
+}
+
+static cJSON *class_names(const struct dataset *set, const struct class_order *order)
+{
+    cJSON *names = cJSON_CreateArray();
+    for (int k = 0; names && k < order->n; k++) {
+        cJSON *name = cJSON_CreateString(set->class_names[order->class_of[k]]);
+        if (!name || !cJSON_AddItemToArray(names, name)) {
+            cJSON_Delete(names);
+            return NULL;
+        }
+    }
+    return names;
+}
+
+cJSON *record_config(const struct experiment_options *options, const cJSON *settings,
+                     const struct dataset *set, const struct class_order *order, int threads)
+{
+    struct maker m = maker_new();
+    const struct der_build_info *build = der_build_info();
+    add_number(&m, "format", FORMAT_VERSION);
+    add_text(&m, "der", build->version);
+    add_item(&m, "settings", cJSON_Duplicate(settings, true));
+    add_text(&m, "data", options->data);
+    add_text(&m, "data_kind", set->kind);
+    if (options->class_list)
+        add_text(&m, "class_list", options->class_list);
+    add_number(&m, "train_images", (double)set->part[DATA_TRAIN].n);
+    add_number(&m, "test_images", (double)set->part[DATA_TEST].n);
+    add_item(&m, "class_order", int_array(order->class_of, order->n));
+    add_item(&m, "class_names", class_names(set, order));
+    add_text(&m, "device", options->backend);
+    add_text(&m, "precision", precision_name(options->backend_options.precision));
+    add_number(&m, "threads", threads);
+    add_text(&m, "onednn", build->dnnl);
+    add_text(&m, "cuda", build->cuda);
+    add_number(&m, "max_steps", options->max_steps);
+    return done(&m);
+}
+
+/* ---- metrics.jsonl ----------------------------------------------------------------------------- */
+
+/* "step 2, classifier" -> "classifier" */
+static const char *stage_name(const char *stage)
+{
+    const char *comma = strchr(stage, ',');
+    return comma ? comma + 2 : stage;
+}
+
+cJSON *record_epoch(int step, const struct train_progress *p, const struct learner *learner)
+{
+    struct maker m = maker_new();
+    struct maker losses = maker_new();
+    for (int i = 0; i < p->n_losses; i++)
+        add_number(&losses, p->loss_names[i], p->losses[i]);
+    add_text(&m, "event", "epoch");
+    add_number(&m, "step", step);
+    add_text(&m, "stage", stage_name(p->stage));
+    add_number(&m, "epoch", p->epoch + 1);
+    add_number(&m, "epochs", p->epochs);
+    add_number(&m, "lr", p->lr);
+    add_item(&m, "loss", done(&losses));
+    if (p->accuracy >= 0.0)
+        add_number(&m, "train_top1", p->accuracy);
+    if (strcmp(stage_name(p->stage), "representation") == 0 && learner->kept_params > 0) {
+        add_number(&m, "kept_params", (double)learner->kept_params);
+        add_number(&m, "lambda_s", learner->lambda_s);
+    }
+    add_number(&m, "images_per_second", p->images_per_second);
+    add_number(&m, "seconds", p->seconds);
+    return done(&m);
+}
+
+static cJSON *accuracies(const struct incremental *run, int n,
+                         double (*of)(const struct incremental *, int, int, enum accuracy_kind))
+{
+    double values[LEARNER_MAX_STEPS];
+    for (int i = 0; i < n; i++) {
+        values[i] = of(run, run->n_steps - 1, i, TOP1);
+        if (isnan(values[i]))
+            values[i] = 0.0;
+    }
+    return cJSON_CreateDoubleArray(values, n);
+}
+
+static cJSON *class_accuracies(const struct incremental *run, int n_classes)
+{
+    cJSON *array = cJSON_CreateArray();
+    for (int c = 0; array && c < n_classes; c++) {
+        double value = incremental_class(run, run->n_steps - 1, c, TOP1);
+        cJSON *item = isnan(value) ? cJSON_CreateNull() : cJSON_CreateNumber(value);
+        if (!item || !cJSON_AddItemToArray(array, item)) {
+            cJSON_Delete(item);
+            cJSON_Delete(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+/* Channels of every layer of the newest extractor: streams by stage, then inner ones by block. */
+static cJSON *widths(const struct learner *learner)
+{
+    const struct resnet_spec *spec = &learner->extractors[learner->n_extractors - 1]->spec;
+    struct maker m = maker_new();
+    int inner[RESNET_MAX_STAGES * RESNET_MAX_BLOCKS];
+    int n = 0;
+    for (int k = 0; k < spec->n_stages; k++)
+        for (int b = 0; b < spec->n_blocks[k]; b++)
+            inner[n++] = spec->inner[k][b];
+    add_item(&m, "stream", int_array(spec->stream, spec->n_stages));
+    add_item(&m, "inner", int_array(inner, n));
+    return done(&m);
+}
+
+static void add_probes(struct maker *m, const struct step_record *step)
+{
+    if (step->reading) {
+        add_number(m, "classifier_bound", step->reading->bound);
+        add_item(m, "representation",
+                 cJSON_CreateDoubleArray(step->reading->groups, step->learner->step));
+    }
+    if (step->reference) {
+        add_number(m, "reference", step->reference->ideal);
+        add_number(m, "reference_own", step->reference->own);
+    }
+    if (step->latency)
+        add_item(m, "latency_ms", latency_to_json(step->latency));
+}
+
+cJSON *record_step(const struct step_record *step)
+{
+    const struct step_report *r = step->report;
+    struct maker m = maker_new();
+    add_text(&m, "event", "step");
+    add_number(&m, "step", r->step);
+    add_number(&m, "classes", r->n_classes);
+    add_number(&m, "new_classes", step->n_new);
+    add_number(&m, "top1", r->top1);
+    add_number(&m, "top5", r->top5);
+    add_number(&m, "avg_top1", r->avg_top1);
+    add_number(&m, "avg_top5", r->avg_top5);
+    add_number(&m, "forgetting", r->forgetting);
+    add_number(&m, "params", (double)r->params);
+    add_number(&m, "avg_params", r->avg_params);
+    add_number(&m, "params_total", (double)r->params_total);
+    add_item(&m, "groups", accuracies(step->metrics, step->metrics->n_steps, incremental_group));
+    add_item(&m, "per_class", class_accuracies(step->metrics, r->n_classes));
+    add_item(&m, "widths", widths(step->learner));
+    add_probes(&m, step);
+    add_number(&m, "seconds", r->seconds);
+    add_number(&m, "ms_per_iter", step->ms_per_iter);
+    add_number(&m, "peak_bytes", (double)step->peak_bytes);
+    return done(&m);
+}
+
+cJSON *record_end(const struct experiment_summary *summary)
+{
+    const struct step_report *last = &summary->last;
+    struct maker m = maker_new();
+    add_text(&m, "event", "end");
+    add_number(&m, "steps", summary->steps);
+    add_number(&m, "avg_top1", last->avg_top1);
+    add_number(&m, "last_top1", last->top1);
+    add_number(&m, "avg_top5", last->avg_top5);
+    add_number(&m, "last_top5", last->top5);
+    add_number(&m, "avg_params", last->avg_params);
+    add_number(&m, "params", (double)last->params);
+    add_number(&m, "params_total", (double)last->params_total);
+    add_number(&m, "forgetting", last->forgetting);
+    add_number(&m, "bwt", summary->bwt);
+    add_number(&m, "fwt", summary->fwt);
+    add_number(&m, "classifier_bound", summary->bound);
+    add_number(&m, "seconds", summary->seconds);
+    return done(&m);
+}

@@ -1,0 +1,35 @@
+/*
+ * The objects of a run's files. docs/FORMATS.md lists their keys.
+ *
+ * Each function returns an object that run_folder_record takes over, NULL when memory is short.
+ */
+#ifndef EXPERIMENT_RECORDS_H
+#define EXPERIMENT_RECORDS_H
+
+#include "experiment/experiment.h"
+#include "experiment/latency.h"
+#include "json/json.h"
+#include "method/probe.h"
+
+/* Everything about a finished step. */
+struct step_record {
+    const struct step_report *report;
+    const struct incremental *metrics;
+    const struct learner *learner;
+    int n_new;
+    double ms_per_iter;                  /* of the representation stage */
+    int64_t peak_bytes;                  /* of the process so far */
+    const struct probe_reading *reading; /* may be NULL, as the next two */
+    const struct probe_reference *reference;
+    const struct latency_report *latency;
+};
+
+/* config.json. NULL without message when memory is short. */
+cJSON *record_config(const struct experiment_options *options, const cJSON *settings,
+                     const struct dataset *set, const struct class_order *order, int threads);
+
+cJSON *record_epoch(int step, const struct train_progress *progress, const struct learner *learner);
+cJSON *record_step(const struct step_record *step);
+cJSON *record_end(const struct experiment_summary *summary);
+
+#endif
