@@ -26,14 +26,6 @@ struct command {
 extern const struct command commands[];
 extern const int n_commands;
 
-enum {
-    NAME_LENGTH_MAX = 32, /* longer words resemble no command or flag */
-    SUGGEST_DISTANCE = 2, /* edits that still count as a typing mistake */
-};
-
-/* Levenshtein distance; NAME_LENGTH_MAX for words longer than that. */
-int edit_distance(const char *a, const char *b);
-
 /* NULL when there is none of that name. */
 const struct command *command_find(const char *name);
 
@@ -55,6 +47,7 @@ enum exit_code fail_status(const struct der_ctx *ctx, enum der_status status);
 
 enum exit_code cmd_help(int argc, char **argv);
 enum exit_code cmd_nets(int argc, char **argv);
+enum exit_code cmd_presets(int argc, char **argv);
 enum exit_code cmd_train(int argc, char **argv);
 enum exit_code cmd_version(int argc, char **argv);
 

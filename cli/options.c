@@ -1,5 +1,7 @@
 #include "options.h"
 
+#include <der/suggest.h>
+
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -7,83 +9,125 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum exit_code store(const struct option *option, const char *text)
+enum { NAME_SHOWN_MAX = 63, FLAG_COLUMN = 24 };
+
+static enum exit_code store_int(const struct option *option, const char *text)
 {
     char *end;
     errno = 0;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || errno || value < INT_MIN || value > INT_MAX)
+        return fail(EXIT_USAGE, "--%s wants a whole number, not '%s'", option->name, text);
+    *(int *)option->target = (int)value;
+    return EXIT_OK;
+}
+
+static enum exit_code store_number(const struct option *option, const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || !isfinite(value))
+        return fail(EXIT_USAGE, "--%s wants a number, not '%s'", option->name, text);
+    *(double *)option->target = value;
+    return EXIT_OK;
+}
+
+static enum exit_code store_texts(const struct option *option, const char *text)
+{
+    struct option_texts *texts = option->target;
+    if (texts->n == OPTION_TEXTS_MAX)
+        return fail(EXIT_USAGE, "--%s is given more than %d times", option->name, OPTION_TEXTS_MAX);
+    texts->text[texts->n++] = text;
+    return EXIT_OK;
+}
+
+static enum exit_code store(const struct option *option, const char *text)
+{
     switch (option->type) {
     case OPTION_TEXT:
+    case OPTION_WORD:
         *(const char **)option->target = text;
         return EXIT_OK;
-    case OPTION_INT: {
-        long value = strtol(text, &end, 10);
-        if (end == text || *end || errno || value < INT_MIN || value > INT_MAX)
-            return fail(EXIT_USAGE, "--%s wants a whole number, not '%s'", option->name, text);
-        *(int *)option->target = (int)value;
+    case OPTION_INT:
+        return store_int(option, text);
+    case OPTION_NUMBER:
+        return store_number(option, text);
+    case OPTION_TEXTS:
+        return store_texts(option, text);
+    case OPTION_FLAG:
+        *(bool *)option->target = true;
         return EXIT_OK;
-    }
-    case OPTION_NUMBER: {
-        double value = strtod(text, &end);
-        if (end == text || *end || !isfinite(value))
-            return fail(EXIT_USAGE, "--%s wants a number, not '%s'", option->name, text);
-        *(double *)option->target = value;
-        return EXIT_OK;
-    }
     }
     return EXIT_USAGE;
 }
 
 static enum exit_code fail_unknown(const struct option *options, int n, const char *word,
-                                   int length)
+                                   size_t length)
 {
-    char name[NAME_LENGTH_MAX + 1];
-    const char *close = NULL;
-    int best = SUGGEST_DISTANCE + 1;
-    (void)snprintf(name, sizeof name, "%.*s", length, word);
-    for (int i = 0; i < n; i++) {
-        int distance = edit_distance(name, options[i].name);
-        if (distance < best) {
-            best = distance;
-            close = options[i].name;
-        }
-    }
+    char name[NAME_SHOWN_MAX + 1];
+    (void)snprintf(name, sizeof name, "%.*s",
+                   (int)(length < NAME_SHOWN_MAX ? length : NAME_SHOWN_MAX), word);
+    const char *close = der_suggest(name, &options[0].name, n, sizeof options[0]);
     if (close)
         return fail(EXIT_USAGE, "unknown option '--%s'; did you mean '--%s'?", name, close);
     return fail(EXIT_USAGE, "unknown option '--%s'", name);
 }
 
+/* The row of the next word: the first whose target is still empty. */
+static enum exit_code take_word(const struct option *options, int n, const char *command,
+                                const char *word)
+{
+    for (int i = 0; i < n; i++)
+        if (options[i].type == OPTION_WORD && !*(const char **)options[i].target)
+            return store(&options[i], word);
+    return fail_unexpected_argument(command, word);
+}
+
+/* argv[*at] is a flag; *at moves on to its value when that is the next argument. */
+static enum exit_code take_flag(const struct option *options, int n, int argc, char **argv, int *at)
+{
+    const char *word = argv[*at] + 2;
+    const char *equals = strchr(word, '=');
+    size_t length = equals ? (size_t)(equals - word) : strlen(word);
+    int which = 0;
+    while (which < n &&
+           (options[which].type == OPTION_WORD || strlen(options[which].name) != length ||
+            strncmp(options[which].name, word, length) != 0))
+        which++;
+    if (which == n)
+        return fail_unknown(options, n, word, length);
+    const struct option *option = &options[which];
+    if (option->type == OPTION_FLAG) {
+        if (equals)
+            return fail(EXIT_USAGE, "--%s takes no value", option->name);
+        return store(option, "");
+    }
+    const char *value = equals ? equals + 1 : NULL;
+    if (!value && ++*at < argc)
+        value = argv[*at];
+    if (!value)
+        return fail(EXIT_USAGE, "--%s wants a value: %s", option->name, option->argument);
+    return store(option, value);
+}
+
 enum exit_code options_parse(const struct option *options, int n, int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--", 2) != 0)
-            return fail_unexpected_argument(argv[0], argv[i]);
-        const char *word = argv[i] + 2;
-        const char *equals = strchr(word, '=');
-        size_t length = equals ? (size_t)(equals - word) : strlen(word);
-        int which = 0;
-        while (which < n && (strlen(options[which].name) != length ||
-                             strncmp(options[which].name, word, length) != 0))
-            which++;
-        if (which == n)
-            return fail_unknown(options, n, word, (int)(length < 100 ? length : 100));
-        const char *value = equals ? equals + 1 : NULL;
-        if (!value && ++i < argc)
-            value = argv[i];
-        if (!value)
-            return fail(EXIT_USAGE, "--%s wants a value: %s", options[which].name,
-                        options[which].argument);
-        enum exit_code code = store(&options[which], value);
-        if (code != EXIT_OK)
-            return code;
+    enum exit_code code = EXIT_OK;
+    for (int i = 1; i < argc && code == EXIT_OK; i++) {
+        if (strncmp(argv[i], "--", 2) == 0)
+            code = take_flag(options, n, argc, argv, &i);
+        else
+            code = take_word(options, n, argv[0], argv[i]);
     }
-    return EXIT_OK;
+    return code;
 }
 
 void options_print(const struct option *options, int n)
 {
     for (int i = 0; i < n; i++) {
-        char flag[64];
-        (void)snprintf(flag, sizeof flag, "--%s %s", options[i].name, options[i].argument);
-        printf("  %-24s %s\n", flag, options[i].help);
+        char flag[NAME_SHOWN_MAX + 1];
+        (void)snprintf(flag, sizeof flag, "%s%s%s%s", options[i].type == OPTION_WORD ? "" : "--",
+                       options[i].name, options[i].argument[0] ? " " : "", options[i].argument);
+        printf("  %-*s %s\n", FLAG_COLUMN, flag, options[i].help);
     }
 }

@@ -16,7 +16,9 @@
 #include <der/context.h>
 #include <der/export.h>
 #include <der/network.h>
+#include <der/settings.h>
 #include <der/status.h>
+#include <der/suggest.h>
 #include <der/train.h>
 #include <der/version.h>
 

@@ -118,14 +118,15 @@ static enum der_status check_method(struct der_ctx *ctx, const struct config *co
         return ctx_fail(ctx, DER_ARG,
                         "prune=true needs expand=true: an extractor that is trained on in later "
                         "steps cannot lose channels; set prune=false");
+    if (config->auxiliary && !config->expand)
+        return ctx_fail(
+            ctx, DER_ARG,
+            "auxiliary=true needs expand=true: the auxiliary loss makes a new extractor "
+            "differ from the old ones; set auxiliary=false");
     if (config->method != METHOD_DER && config->expand)
         return ctx_fail(ctx, DER_ARG,
                         "expand=true: the methods finetune and joint have one extractor; use "
                         "method=der");
-    if (config->method == METHOD_JOINT && config->auxiliary)
-        return ctx_fail(ctx, DER_ARG,
-                        "auxiliary=true: joint training knows no old classes to tell new ones "
-                        "from; set auxiliary=false");
     if (config->method == METHOD_JOINT && config->second_stage)
         return ctx_fail(ctx, DER_ARG,
                         "second_stage=true: joint training has all images, a balanced subset "

@@ -42,7 +42,7 @@ struct config {
     int memory;                   /* images in all, or per class */
     int first_classes;            /* image folders: use so many classes in sorted order; 0: all */
     char order[CONFIG_PATH];      /* of the classes: "1", "2", "3", "seed:N" or a file */
-    uint64_t seed;                /* of everything random; below 2^53 */
+    uint64_t seed;                /* of everything random; below 10^15 */
 
     /* Data. */
     char augment[CONFIG_NAME]; /* "auto", or a family of transforms such as "cifar100" */

@@ -9,7 +9,7 @@
 #define RN32 "resnet32"
 #define TOTAL MEMORY_FIXED_TOTAL
 #define EACH MEMORY_PER_CLASS
-#define UNCALIBRATED "; lambda_s is not published, calibrate it"
+#define UNCALIBRATED "; lambda_s to be calibrated"
 
 /* Name, summary, family, network, classes (all, of step 1, of later steps), memory, lambda_s. The
  * paper's Table 9 has the lambda_s of its ResNet-18 rows. */
@@ -54,7 +54,7 @@ const struct preset preset_table[] = {
      TOTAL, 2000, 0.75},
 };
 
-const int n_presets = (int)(sizeof presets / sizeof preset_table[0]);
+const int n_presets = (int)(sizeof preset_table / sizeof preset_table[0]);
 
 enum { CPU_EPOCHS = 40, IMAGENET_100 = 100 };
 

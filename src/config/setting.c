@@ -81,7 +81,7 @@ const struct setting setting_table[] = {
     {.key = "seed",
      .help = "of everything random but the class order",
      .type = SETTING_INT64,
-     .max = 9007199254740991.0, /* 2^53 - 1: JSON holds it exactly */
+     .max = 999999999999999.0, /* 15 digits: all that JSON is sure to keep */
      .at = FIELD(seed)},
 
     /* Data. */
@@ -280,7 +280,7 @@ const struct setting setting_table[] = {
      .choices = CLASSIFIER_INITS,
      .at = FIELD(classifier_init)},
     {.key = "reset_after_warmup",
-     .help = "both classifiers start anew when a warm-up ends",
+     .help = "both classifiers start anew when a warm-up ends; not without one",
      .type = SETTING_BOOL,
      .at = FIELD(reset_after_warmup)},
 
@@ -340,7 +340,7 @@ const struct setting setting_table[] = {
      .at = FIELD(joint_last)},
 };
 
-const int n_settings = (int)(sizeof settings / sizeof setting_table[0]);
+const int n_settings = (int)(sizeof setting_table / sizeof setting_table[0]);
 
 enum der_status setting_find(struct der_ctx *ctx, const char *key, const struct setting **out)
 {

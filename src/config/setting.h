@@ -14,9 +14,9 @@ enum { SETTING_TEXT_MAX = CONFIG_PATH }; /* bytes of any value's text, its end i
 
 enum setting_type {
     SETTING_INT,
-    SETTING_INT64, /* also for uint64_t: values stay below 2^53 */
-    SETTING_COUNT, /* int64_t, also written "0.9M" or "900k" */
-    SETTING_DOUBLE,
+    SETTING_INT64,  /* also for uint64_t: values stay below 10^15 */
+    SETTING_COUNT,  /* int64_t, also written "0.9M" or "900k" */
+    SETTING_DOUBLE, /* of 15 significant digits */
     SETTING_BOOL,
     SETTING_CHOICE, /* an enum or a bool; `choices` in the order of its values */
     SETTING_TEXT,   /* an array of char; with `choices`, one of them */

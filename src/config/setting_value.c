@@ -198,30 +198,41 @@ static void put_choice(const struct setting *setting, struct config *config, int
         put(setting, config, &choice, sizeof choice);
 }
 
+/* The nearest number of 15 digits. All of them read back as themselves, in text and in JSON, whose
+ * writer does not promise that of a 16th or 17th digit. */
+static double round_to_digits(double value)
+{
+    char text[2 * WORD_MAX];
+    (void)snprintf(text, sizeof text, "%.15g", value);
+    return strtod(text, NULL) + 0.0; /* no negative zero */
+}
+
+static bool read_value(const struct setting *setting, const char *text, double *value)
+{
+    const char *end;
+    if (setting->type == SETTING_COUNT)
+        return read_count(text, value);
+    if (setting->type != SETTING_DOUBLE)
+        return read_whole(text, value);
+    if (!read_number(text, value, &end) || *end)
+        return false;
+    *value = round_to_digits(*value);
+    return true;
+}
+
 static bool store_number(const struct setting *setting, const char *text, struct config *config)
 {
     double value;
-    const char *end = "";
-    bool read = false;
-    if (setting->type == SETTING_DOUBLE)
-        read = read_number(text, &value, &end) && !*end;
-    else if (setting->type == SETTING_COUNT)
-        read = read_count(text, &value);
-    else
-        read = read_whole(text, &value);
-    if (!read || !in_range(setting, value))
+    if (!read_value(setting, text, &value) || !in_range(setting, value))
         return false;
-    value += 0.0; /* no negative zero */
-    int small = 0;
-    int64_t large = (int64_t)value;
-    if (setting->type == SETTING_DOUBLE) {
+    int64_t whole = setting->type == SETTING_DOUBLE ? 0 : (int64_t)value;
+    int small = setting->type == SETTING_INT ? (int)value : 0;
+    if (setting->type == SETTING_DOUBLE)
         put(setting, config, &value, sizeof value);
-    } else if (setting->type == SETTING_INT) {
-        small = (int)value;
+    else if (setting->type == SETTING_INT)
         put(setting, config, &small, sizeof small);
-    } else {
-        put(setting, config, &large, sizeof large);
-    }
+    else
+        put(setting, config, &whole, sizeof whole);
     return true;
 }
 
@@ -279,14 +290,6 @@ enum der_status setting_store(struct der_ctx *ctx, const struct setting *setting
     return stored ? DER_OK : refuse(ctx, setting, text);
 }
 
-/* The shortest of two forms that reads back as the same number. */
-static void format_double(double value, char *text)
-{
-    (void)snprintf(text, SETTING_TEXT_MAX, "%.15g", value);
-    if (strtod(text, NULL) != value)
-        (void)snprintf(text, SETTING_TEXT_MAX, "%.17g", value);
-}
-
 static void format_choice(const struct setting *setting, const void *field, char *text)
 {
     int choice = 0;
@@ -324,7 +327,7 @@ void setting_format(const struct setting *setting, const struct config *config,
         (void)snprintf(text, SETTING_TEXT_MAX, "%lld", (long long)*(const int64_t *)field);
         return;
     case SETTING_DOUBLE:
-        format_double(*(const double *)field, text);
+        (void)snprintf(text, SETTING_TEXT_MAX, "%.15g", *(const double *)field);
         return;
     case SETTING_BOOL:
         (void)snprintf(text, SETTING_TEXT_MAX, "%s", *(const bool *)field ? "true" : "false");
