@@ -95,8 +95,8 @@ static void show_step(void *user, const struct der_step *step)
 {
     (void)user;
     if (step->step == 1 || step->n_steps == 1)
-        printf("%7s %8s %8s %8s %8s %12s %9s\n", "step", "classes", "top-1 %", "top-5 %",
-               "avg-1 %", "parameters", "seconds");
+        printf("%7s %8s %8s %8s %8s %12s %9s\n", "step", "classes", "top-1 %", "top-5 %", "avg-1 %",
+               "parameters", "seconds");
     printf("%3d/%-3d %8d %8.2f %8.2f %8.2f %12" PRId64 " %9.1f\n", step->step, step->n_steps,
            step->n_classes, step->top1, step->top5, step->avg_top1, step->params, step->seconds);
     (void)fflush(stdout);

@@ -39,10 +39,11 @@ enum der_precision { DER_PRECISION_F32, DER_PRECISION_TF32, DER_PRECISION_BF16 }
 
 /* What is measured beyond accuracy, each for its price; bits that can be joined. */
 enum der_measure {
-    DER_MEASURE_REPRESENTATION = 1, /* accuracy of the representation by an ideal classifier, backward
+    DER_MEASURE_REPRESENTATION =
+        1,                    /* accuracy of the representation by an ideal classifier, backward
                                      * transfer and the bound of the classifier */
-    DER_MEASURE_TRANSFER = 2,       /* forward transfer too */
-    DER_MEASURE_LATENCY = 4         /* of a prediction, pruned and unpruned */
+    DER_MEASURE_TRANSFER = 2, /* forward transfer too */
+    DER_MEASURE_LATENCY = 4   /* of a prediction, pruned and unpruned */
 };
 
 /* Zero or NULL means the default in parentheses. */

@@ -76,22 +76,19 @@ enum der_status der_train(struct der_ctx *ctx, const struct der_train_options *o
     if (!o.data || !o.settings)
         return ctx_fail(ctx, DER_ARG, "training needs a data set and settings");
     struct experiment_options experiment = {
-        .config = *settings_config(o.settings),
+        .config = o.settings->config,
         .data = o.data,
         .class_list = o.class_list,
         .out = o.out,
         .backend = o.backend ? o.backend : backend_list()[0]->name,
         .backend_options = {.precision = precision_of(o.precision),
                             .deterministic = o.deterministic},
-        .bad_images =
-            o.bad_images == DER_BAD_IMAGES_SKIP ? BAD_IMAGES_SKIP : BAD_IMAGES_STOP,
+        .bad_images = o.bad_images == DER_BAD_IMAGES_SKIP ? BAD_IMAGES_SKIP : BAD_IMAGES_STOP,
         .loader_threads = o.loader_threads > 0 ? o.loader_threads : 1,
         .max_steps = o.max_steps,
         .measure = o.measure,
-        .hooks = {.progress = pass_progress,
-                  .step = pass_step,
-                  .cancelled = ask_cancelled,
-                  .user = &o}};
+        .hooks = {
+            .progress = pass_progress, .step = pass_step, .cancelled = ask_cancelled, .user = &o}};
     struct experiment_summary summary;
     TRY(experiment_run(ctx, &experiment, &summary));
     *result = (struct der_train_result){.steps = summary.steps,
