@@ -22,6 +22,12 @@ enum mask_init {
     MASK_INIT_CONSTANT /* 1 */
 };
 
+/* Which channels stay when masks harden. */
+enum mask_choice {
+    MASK_CHOICE_LEARNED, /* those with e > 0 */
+    MASK_CHOICE_RANDOM   /* as many of every mask, drawn at random: what learning them is worth */
+};
+
 /* How H_t starts a step. */
 enum classifier_init {
     CLASSIFIER_FRESH,  /* anew, as the authors' code does */
@@ -72,6 +78,7 @@ struct config {
     double lambda_s; /* weight of the sparsity loss */
     enum mask_init mask_init;
     enum mask_gradient mask_gradient;
+    enum mask_choice mask_choice;
     double mask_gain; /* factor on the learning rate of e */
     double s_max;
     double mask_clamp;     /* e stays within +- this */

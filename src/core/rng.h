@@ -14,13 +14,14 @@ enum rng_purpose {
     RNG_INIT_WEIGHTS = 1, /* index: stream of the tensor */
     RNG_INIT_HEAD = 2,
     RNG_INIT_MASK = 3,
-    RNG_TEST = 4,        /* free for tests and benchmarks */
-    RNG_SYNTH = 16,      /* procedural images; stream: split and use, index: image and counter */
-    RNG_AUGMENT = 20,    /* stream: epoch, index: sample * 16 + block */
-    RNG_SHUFFLE = 21,    /* stream: epoch, index: position / 2 */
-    RNG_BALANCED = 22,   /* stream: step, index: sample */
-    RNG_VALIDATION = 23, /* index: sample */
-    RNG_STAGE = 24,      /* seeds of a method's stages; stream: stage, index: step */
+    RNG_TEST = 4,          /* free for tests and benchmarks */
+    RNG_SYNTH = 16,        /* procedural images; stream: split and use, index: image and counter */
+    RNG_AUGMENT = 20,      /* stream: epoch, index: sample * 16 + block */
+    RNG_SHUFFLE = 21,      /* stream: epoch, index: position / 2 */
+    RNG_BALANCED = 22,     /* stream: step, index: sample */
+    RNG_VALIDATION = 23,   /* index: sample */
+    RNG_STAGE = 24,        /* seeds of a method's stages; stream: stage, index: step */
+    RNG_MASK_SHUFFLE = 25, /* stream: extractor, index: mask and channel */
 };
 
 struct rng_block {

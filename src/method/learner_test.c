@@ -94,7 +94,8 @@ static double learn_all(struct fixture *f, struct learner *learner)
         assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
         assert_ok(f->ctx, learner_test(learner, NULL, &result));
         top1 = evaluation_top1(&result, 0, learner->n_classes);
-        print_message("step %d: %.1f%%, %lld params\n", t + 1, top1, (long long)learner_parameters(learner));
+        print_message("step %d: %.1f%%, %lld params\n", t + 1, top1,
+                      (long long)learner_parameters(learner));
         evaluation_fini(f->ctx, &result);
     }
     return top1;

@@ -1,5 +1,7 @@
 #include "method/masks.h"
 
+#include "core/rng.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -186,5 +188,35 @@ enum der_status masks_fit(struct param_set *masks, const struct resnet_spec *spe
         status = sorted ? fit(masks, spec, &values, sorted, target) : ctx_nomem(masks->ctx);
     mem_free(mem, sorted);
     mem_free(mem, values.e);
+    return status;
+}
+
+/* ---- chance -------------------------------------------------------------------------------------- */
+
+/* Fisher and Yates; the modulo of a 32-bit word is fair enough for a few hundred channels. */
+static void shuffle(float *e, int n, uint64_t seed, uint32_t stream, int mask)
+{
+    for (int i = n - 1; i > 0; i--) {
+        uint64_t index = (uint64_t)mask << 32 | (uint32_t)i;
+        uint32_t word = rng_at(seed, RNG_MASK_SHUFFLE, stream, index).word[0];
+        int other = (int)(word % (uint32_t)(i + 1));
+        float kept = e[i];
+        e[i] = e[other];
+        e[other] = kept;
+    }
+}
+
+enum der_status masks_shuffle(struct param_set *masks, uint64_t seed, uint32_t stream)
+{
+    struct mask_values values;
+    enum der_status status = read_values(masks, &values);
+    float *next = values.e;
+    for (int i = 0; i < masks->n && status == DER_OK; i++) {
+        int n = (int)shape_count(masks->items[i].shape);
+        shuffle(next, n, seed, stream, i);
+        status = param_write(masks, i, next);
+        next += n;
+    }
+    mem_free(&masks->ctx->mem, values.e);
     return status;
 }

@@ -28,4 +28,7 @@ NODISCARD enum der_status masks_kept_params(const struct param_set *masks,
 NODISCARD enum der_status masks_fit(struct param_set *masks, const struct resnet_spec *spec,
                                     int64_t target);
 
+/* Shuffles the e of every mask: as many channels stay, but others. A pure function of seed and stream. */
+NODISCARD enum der_status masks_shuffle(struct param_set *masks, uint64_t seed, uint32_t stream);
+
 #endif

@@ -86,9 +86,11 @@ static enum der_status note_size(struct representation *r)
 static enum der_status harden(struct representation *r)
 {
     struct param_set *masks = r->objective.masks;
-    int64_t target = r->learner->options.config.target_params;
-    if (target > 0)
-        TRY(masks_fit(masks, &r->objective.extractor->spec, target));
+    const struct config *config = &r->learner->options.config;
+    if (config->target_params > 0)
+        TRY(masks_fit(masks, &r->objective.extractor->spec, config->target_params));
+    if (config->mask_choice == MASK_CHOICE_RANDOM)
+        TRY(masks_shuffle(masks, config->seed, stream_of(r, STREAM_MASKS)));
     return param_set_rest(masks);
 }
 
