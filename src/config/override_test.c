@@ -140,15 +140,18 @@ static void test_what_sets_one_field_wins_over_what_sets_many(void **state)
     (void)state;
     struct der_ctx *ctx = test_ctx_new(1);
     struct config c = from(ctx, "cifar100-b0-10");
-    static const char *const assignments[] = {"first_drops=35", "first_epochs=40",
-                                              "drops=12,20",    "epochs=30",
-                                              "auxiliary=true", "method=finetune"};
-    static const char *const want[][2] = {
-        {"epochs", "30"},       {"drops", "12,20"},    {"warmup_epochs", "2"},
-        {"first_epochs", "40"}, {"first_drops", "35"}, {"first_warmup_epochs", "2"},
-        {"auxiliary", "true"},  {"prune", "false"},    {"expand", "false"}};
-    assert_ok(ctx, config_apply(ctx, &c, assignments, 6));
-    assert_all_values(ctx, &c, want, 9);
+    static const char *const assignments[] = {
+        "first_drops=35", "first_epochs=40", "drops=12,20",     "epochs=30",
+        "auxiliary=true", "method=finetune", "drop_factor=0.3", "lr=0.2"};
+    static const char *const want[][2] = {{"epochs", "30"},       {"drops", "12,20"},
+                                          {"warmup_epochs", "2"}, {"lr", "0.2"},
+                                          {"drop_factor", "0.3"}, {"first_epochs", "40"},
+                                          {"first_drops", "35"},  {"first_warmup_epochs", "2"},
+                                          {"first_lr", "0.2"},    {"first_drop_factor", "0.3"},
+                                          {"auxiliary", "true"},  {"prune", "false"},
+                                          {"expand", "false"}};
+    assert_ok(ctx, config_apply(ctx, &c, assignments, 8));
+    assert_all_values(ctx, &c, want, 13);
     test_ctx_free(ctx);
 }
 
