@@ -16,6 +16,12 @@ static int plain_open(void *user, const char *path, int flags, mode_t mode)
     return open(path, flags, mode);
 }
 
+static int plain_fstat(void *user, int fd, struct stat *info)
+{
+    (void)user;
+    return fstat(fd, info);
+}
+
 static ssize_t plain_pread(void *user, int fd, void *dst, size_t n, off_t offset)
 {
     (void)user;
@@ -62,6 +68,7 @@ const struct io_calls *io_calls_plain(void)
 {
     static const struct io_calls plain = {
         .open = plain_open,
+        .fstat = plain_fstat,
         .pread = plain_pread,
         .write = plain_write,
         .fsync = plain_fsync,

@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "data is read and written as it lies");
@@ -44,7 +43,7 @@ static enum der_status measure(struct safetensors_file *file, size_t *size, size
 {
     struct stat info;
     uint8_t bytes[SAFETENSORS_LENGTH_BYTES];
-    if (fstat(file->fd, &info) != 0)
+    if (file->io->fstat(file->io->user, file->fd, &info) != 0)
         return io_fail(file->ctx, "cannot examine", file->path, errno);
     if (!S_ISREG(info.st_mode))
         return ctx_fail(file->ctx, DER_IO, "%s is a %s, want a regular file", file->path,

@@ -444,7 +444,7 @@ static void test_whichever_call_of_a_load_fails_is_told(void **state)
         assert_non_null(strstr(der_ctx_error(f->ctx), "/model: Input/output error"));
         n_failed++;
     }
-    assert_int_equal(n_failed, 1 + 2 + 3); /* open, length and header, tensors */
+    assert_int_equal(n_failed, 2 + 2 + 3); /* open and stat, length and header, tensors */
 }
 
 static void test_every_lack_of_memory_is_told(void **state)

@@ -4,6 +4,7 @@
 
 /* The name of a call is a pointer to one of these. */
 static const char OPEN[] = "open";
+static const char FSTAT[] = "fstat";
 static const char PREAD[] = "pread";
 static const char WRITE[] = "write";
 static const char FSYNC[] = "fsync";
@@ -11,6 +12,11 @@ static const char FTRUNCATE[] = "ftruncate";
 static const char RENAME[] = "rename";
 static const char UNLINK[] = "unlink";
 static const char CLOSE[] = "close";
+
+static bool is_never_interrupted(const char *name)
+{
+    return name == FSTAT || name == RENAME || name == UNLINK;
+}
 
 /* Counts a call; true when it is to fail, with errno set. */
 static bool goes_wrong(struct faulty_calls *calls, const char *name)
@@ -25,7 +31,7 @@ static bool goes_wrong(struct faulty_calls *calls, const char *name)
         errno = calls->error;
         return true;
     }
-    if (calls->interrupts && calls->n_calls % 2 == 0 && name != RENAME && name != UNLINK) {
+    if (calls->interrupts && calls->n_calls % 2 == 0 && !is_never_interrupted(name)) {
         errno = EINTR;
         return true;
     }
@@ -40,6 +46,11 @@ static size_t shortened(const struct faulty_calls *calls, size_t n)
 static int faulty_open(void *user, const char *path, int flags, mode_t mode)
 {
     return goes_wrong(user, OPEN) ? -1 : io_calls_plain()->open(NULL, path, flags, mode);
+}
+
+static int faulty_fstat(void *user, int fd, struct stat *info)
+{
+    return goes_wrong(user, FSTAT) ? -1 : io_calls_plain()->fstat(NULL, fd, info);
 }
 
 static ssize_t faulty_pread(void *user, int fd, void *dst, size_t n, off_t offset)
@@ -87,6 +98,7 @@ struct io_calls faulty_calls(struct faulty_calls *calls)
 {
     return (struct io_calls){
         .open = faulty_open,
+        .fstat = faulty_fstat,
         .pread = faulty_pread,
         .write = faulty_write,
         .fsync = faulty_fsync,
