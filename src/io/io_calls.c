@@ -46,6 +46,12 @@ static int plain_ftruncate(void *user, int fd, off_t size)
     return ftruncate(fd, size);
 }
 
+static int plain_mkdir(void *user, const char *path, mode_t mode)
+{
+    (void)user;
+    return mkdir(path, mode);
+}
+
 static int plain_rename(void *user, const char *from, const char *to)
 {
     (void)user;
@@ -73,6 +79,7 @@ const struct io_calls *io_calls_plain(void)
         .write = plain_write,
         .fsync = plain_fsync,
         .ftruncate = plain_ftruncate,
+        .mkdir = plain_mkdir,
         .rename = plain_rename,
         .unlink = plain_unlink,
         .close = plain_close,

@@ -18,6 +18,7 @@ struct io_calls {
     ssize_t (*write)(void *user, int fd, const void *src, size_t n);
     int (*fsync)(void *user, int fd);
     int (*ftruncate)(void *user, int fd, off_t size);
+    int (*mkdir)(void *user, const char *path, mode_t mode);
     int (*rename)(void *user, const char *from, const char *to);
     int (*unlink)(void *user, const char *path);
     int (*close)(void *user, int fd);

@@ -9,13 +9,14 @@ static const char PREAD[] = "pread";
 static const char WRITE[] = "write";
 static const char FSYNC[] = "fsync";
 static const char FTRUNCATE[] = "ftruncate";
+static const char MKDIR[] = "mkdir";
 static const char RENAME[] = "rename";
 static const char UNLINK[] = "unlink";
 static const char CLOSE[] = "close";
 
 static bool is_never_interrupted(const char *name)
 {
-    return name == FSTAT || name == RENAME || name == UNLINK;
+    return name == FSTAT || name == MKDIR || name == RENAME || name == UNLINK;
 }
 
 /* Counts a call; true when it is to fail, with errno set. */
@@ -77,6 +78,11 @@ static int faulty_ftruncate(void *user, int fd, off_t size)
     return goes_wrong(user, FTRUNCATE) ? -1 : io_calls_plain()->ftruncate(NULL, fd, size);
 }
 
+static int faulty_mkdir(void *user, const char *path, mode_t mode)
+{
+    return goes_wrong(user, MKDIR) ? -1 : io_calls_plain()->mkdir(NULL, path, mode);
+}
+
 static int faulty_rename(void *user, const char *from, const char *to)
 {
     return goes_wrong(user, RENAME) ? -1 : io_calls_plain()->rename(NULL, from, to);
@@ -103,6 +109,7 @@ struct io_calls faulty_calls(struct faulty_calls *calls)
         .write = faulty_write,
         .fsync = faulty_fsync,
         .ftruncate = faulty_ftruncate,
+        .mkdir = faulty_mkdir,
         .rename = faulty_rename,
         .unlink = faulty_unlink,
         .close = faulty_close,
