@@ -70,8 +70,8 @@ static enum der_status measure(struct safetensors_file *file, size_t *size, size
 static enum der_status read_header(struct safetensors_file *file)
 {
     struct der_ctx *ctx = file->ctx;
-    size_t size;
-    size_t length;
+    size_t size = 0;
+    size_t length = 0;
     TRY(measure(file, &size, &length));
     char *text = mem_alloc(&ctx->mem, length, 1);
     if (!text)

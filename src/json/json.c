@@ -123,7 +123,7 @@ enum der_status json_get_number(struct der_ctx *ctx, const char *source, const c
 enum der_status json_get_int(struct der_ctx *ctx, const char *source, const cJSON *object,
                              const char *key, int64_t low, int64_t high, int64_t *out)
 {
-    double value;
+    double value = 0.0;
     TRY(json_get_number(ctx, source, object, key, &value));
     if (value != floor(value) || value < (double)low || value > (double)high)
         return ctx_fail(ctx, DER_FORMAT,
