@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { LINE_CAPACITY_START = 1024 };
 
@@ -21,7 +20,7 @@ struct appender {
 static enum der_status check_length(struct appender *appender, int64_t length)
 {
     struct stat info;
-    if (fstat(appender->fd, &info) != 0)
+    if (appender->io->fstat(appender->io->user, appender->fd, &info) != 0)
         return io_fail(appender->ctx, "cannot examine", appender->path, errno);
     if (!S_ISREG(info.st_mode))
         return ctx_fail(appender->ctx, DER_IO, "%s is not a regular file", appender->path);

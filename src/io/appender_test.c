@@ -180,8 +180,8 @@ static void test_whichever_call_fails_whole_lines_remain(void **state)
         assert_non_null(strstr(der_ctx_error(f->ctx), "/m: No space left on device"));
         n_failed++;
     }
-    /* open twice, read, truncate, fsync twice; three writes, fsync, two writes */
-    assert_int_equal(n_failed, 2 + 1 + 1 + 2 + 3 + 1 + 2);
+    /* open twice, stat, read, truncate, fsync twice; three writes, fsync, two writes */
+    assert_int_equal(n_failed, 2 + 1 + 1 + 1 + 2 + 3 + 1 + 2);
 }
 
 static void test_lack_of_memory_is_told(void **state)

@@ -147,6 +147,37 @@ enum der_status durable_write_file(struct der_ctx *ctx, const struct io_calls *i
     return durable_commit(file);
 }
 
+static enum der_status make_folder(struct der_ctx *ctx, const struct io_calls *io, const char *path)
+{
+    int parent;
+    TRY(io_open_folder_of(ctx, io, path, &parent));
+    int result = io->mkdir(io->user, path, 0777);
+    if (result == 0)
+        result = io_fsync_folder(io, parent);
+    int error = errno;
+    (void)io_close(io, parent);
+    struct stat info;
+    if (result == 0 || (error == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode)))
+        return DER_OK;
+    return io_fail(ctx, "cannot make folder", path, error);
+}
+
+enum der_status durable_mkdir(struct der_ctx *ctx, const struct io_calls *io, const char *path)
+{
+    /* Slashes at the end would hide what the parent is. */
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    char *copy = mem_alloc(&ctx->mem, length + 1, 1);
+    if (!copy)
+        return ctx_nomem(ctx);
+    memcpy(copy, path, length);
+    copy[length] = '\0';
+    enum der_status status = make_folder(ctx, io ? io : io_calls_plain(), copy);
+    mem_free(&ctx->mem, copy);
+    return status;
+}
+
 /* Goes backwards over digits; false when there is none. */
 static bool skip_digits(const char *name, size_t *end)
 {

@@ -35,6 +35,10 @@ void durable_abort(struct durable *file);
 NODISCARD enum der_status durable_write_file(struct der_ctx *ctx, const struct io_calls *io,
                                              const char *path, const void *data, size_t size);
 
+/* Makes a folder that survives a power cut. One that is there already will do; its parent must be. */
+NODISCARD enum der_status durable_mkdir(struct der_ctx *ctx, const struct io_calls *io,
+                                        const char *path);
+
 /* Removes the temporary files that killed processes left in a folder, and logs each. The caller
  * holds the folder's lock: a file that is being written there would go as well. */
 NODISCARD enum der_status durable_sweep(struct der_ctx *ctx, const char *folder);

@@ -263,6 +263,27 @@ static void test_names_without_a_folder_lie_in_the_working_folder(void **state)
     assert_content(f, "plain", NEW);
 }
 
+static void test_a_folder_is_made_once_and_its_parent_synced(void **state)
+{
+    struct fixture *f = *state;
+    struct faulty_calls calls = {.interrupts = true};
+    struct io_calls io = faulty_calls(&calls);
+    assert_ok(f->ctx, durable_mkdir(f->ctx, &io, scratch_path(&f->scratch, "run//")));
+    assert_ok(f->ctx, durable_mkdir(f->ctx, NULL, scratch_path(&f->scratch, "run")));
+    scratch_text(&f->scratch, "run/file", OLD);
+    assert_int_equal(durable_mkdir(f->ctx, NULL, scratch_path(&f->scratch, "run/file")), DER_IO);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "cannot make folder"));
+    assert_non_null(strstr(der_ctx_error(f->ctx), "run/file: File exists"));
+    assert_int_equal(durable_mkdir(f->ctx, NULL, scratch_path(&f->scratch, "no/run")), DER_IO);
+    static const char *const failing[] = {"open", "mkdir", "fsync"};
+    for (int k = 1; k <= 3; k++) {
+        calls = (struct faulty_calls){.fail_at = k, .error = EIO};
+        assert_int_equal(durable_mkdir(f->ctx, &io, scratch_path(&f->scratch, "other")), DER_IO);
+        assert_string_equal(calls.failed_call, failing[k - 1]);
+        assert_non_null(strstr(der_ctx_error(f->ctx), "other: Input/output error"));
+    }
+}
+
 /* A process that is killed while it writes. */
 static void leave_temporary(struct fixture *f)
 {
@@ -356,6 +377,7 @@ int main(void)
         CASE(test_two_writers_in_one_process_do_not_meet),
         CASE(test_impossible_places_are_refused),
         CASE(test_names_without_a_folder_lie_in_the_working_folder),
+        CASE(test_a_folder_is_made_once_and_its_parent_synced),
         CASE(test_what_a_killed_process_left_is_swept),
         CASE(test_sweeping_takes_nothing_else),
         CASE(test_lack_of_memory_leaves_everything_as_it_was),

@@ -16,6 +16,12 @@ static int plain_open(void *user, const char *path, int flags, mode_t mode)
     return open(path, flags, mode);
 }
 
+static int plain_fstat(void *user, int fd, struct stat *info)
+{
+    (void)user;
+    return fstat(fd, info);
+}
+
 static ssize_t plain_pread(void *user, int fd, void *dst, size_t n, off_t offset)
 {
     (void)user;
@@ -40,6 +46,12 @@ static int plain_ftruncate(void *user, int fd, off_t size)
     return ftruncate(fd, size);
 }
 
+static int plain_mkdir(void *user, const char *path, mode_t mode)
+{
+    (void)user;
+    return mkdir(path, mode);
+}
+
 static int plain_rename(void *user, const char *from, const char *to)
 {
     (void)user;
@@ -62,10 +74,12 @@ const struct io_calls *io_calls_plain(void)
 {
     static const struct io_calls plain = {
         .open = plain_open,
+        .fstat = plain_fstat,
         .pread = plain_pread,
         .write = plain_write,
         .fsync = plain_fsync,
         .ftruncate = plain_ftruncate,
+        .mkdir = plain_mkdir,
         .rename = plain_rename,
         .unlink = plain_unlink,
         .close = plain_close,

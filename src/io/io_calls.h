@@ -7,15 +7,18 @@
 
 #include "core/ctx.h"
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 /* Each behaves as the call of its name, errno included; `user` is the last field. */
 struct io_calls {
     int (*open)(void *user, const char *path, int flags, mode_t mode);
+    int (*fstat)(void *user, int fd, struct stat *info);
     ssize_t (*pread)(void *user, int fd, void *dst, size_t n, off_t offset);
     ssize_t (*write)(void *user, int fd, const void *src, size_t n);
     int (*fsync)(void *user, int fd);
     int (*ftruncate)(void *user, int fd, off_t size);
+    int (*mkdir)(void *user, const char *path, mode_t mode);
     int (*rename)(void *user, const char *from, const char *to);
     int (*unlink)(void *user, const char *path);
     int (*close)(void *user, int fd);

@@ -14,10 +14,33 @@ static int line_of(const char *text, const char *end)
     return line;
 }
 
+/* Where a text holds a zero, raw or as an escape; NULL: nowhere. */
+static const char *find_zero(const char *text, const char *end)
+{
+    static const char escape[] = "\\u0000";
+    const size_t length = sizeof escape - 1;
+    for (; text < end; text++) {
+        if (*text == '\0')
+            return text;
+        if (*text != '\\')
+            continue;
+        if ((size_t)(end - text) >= length && memcmp(text, escape, length) == 0)
+            return text;
+        text++; /* past what is escaped: it may be a backslash */
+    }
+    return NULL;
+}
+
 enum der_status json_parse(struct der_ctx *ctx, const char *source, const char *text, size_t length,
                            cJSON **out)
 {
     const char *end = NULL;
+    *out = NULL;
+    /* cJSON's texts end at a zero: different ones, file names among them, would look alike. */
+    const char *zero = find_zero(text, text + length);
+    if (zero)
+        return ctx_fail(ctx, DER_FORMAT, "%s: line %d holds a zero character", source,
+                        line_of(text, zero));
     *out = cJSON_ParseWithLengthOpts(text, length, &end, false);
     if (!*out) {
         if (end < text || end > text + length)
@@ -100,7 +123,7 @@ enum der_status json_get_number(struct der_ctx *ctx, const char *source, const c
 enum der_status json_get_int(struct der_ctx *ctx, const char *source, const cJSON *object,
                              const char *key, int64_t low, int64_t high, int64_t *out)
 {
-    double value;
+    double value = 0.0;
     TRY(json_get_number(ctx, source, object, key, &value));
     if (value != floor(value) || value < (double)low || value > (double)high)
         return ctx_fail(ctx, DER_FORMAT,

@@ -52,6 +52,26 @@ static void test_a_malformed_text_names_its_line(void **state)
     test_ctx_free(ctx);
 }
 
+static void test_zero_characters_are_refused(void **state)
+{
+    (void)state;
+    struct der_ctx *ctx = test_ctx_new(1);
+    cJSON *root;
+    const char *text;
+    assert_int_equal(parse(ctx, "{\n\"a\": \"x\\u0000y\"}", &root), DER_FORMAT);
+    assert_string_equal(der_ctx_error(ctx), "test.json: line 2 holds a zero character");
+    assert_int_equal(parse(ctx, "\"\\\\\\u0000\"", &root), DER_FORMAT);
+    assert_int_equal(json_parse(ctx, "t", "\"a\0b\"", 5, &root), DER_FORMAT);
+    assert_null(root);
+    /* An escaped backslash in front of letters that only look like one. */
+    assert_ok(ctx, parse(ctx, "{\"a\": \"\\\\u0000\"}", &root));
+    assert_ok(ctx, json_get_text(ctx, "t", root, "a", &text));
+    assert_string_equal(text, "\\u0000");
+    json_free(root);
+    assert_int_equal(parse(ctx, "\"\\u000", &root), DER_FORMAT);
+    test_ctx_free(ctx);
+}
+
 static void test_doubles_survive_printing(void **state)
 {
     (void)state;
@@ -78,6 +98,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_members_are_read_by_type),
         cmocka_unit_test(test_a_malformed_text_names_its_line),
+        cmocka_unit_test(test_zero_characters_are_refused),
         cmocka_unit_test(test_doubles_survive_printing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

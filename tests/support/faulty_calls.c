@@ -4,13 +4,20 @@
 
 /* The name of a call is a pointer to one of these. */
 static const char OPEN[] = "open";
+static const char FSTAT[] = "fstat";
 static const char PREAD[] = "pread";
 static const char WRITE[] = "write";
 static const char FSYNC[] = "fsync";
 static const char FTRUNCATE[] = "ftruncate";
+static const char MKDIR[] = "mkdir";
 static const char RENAME[] = "rename";
 static const char UNLINK[] = "unlink";
 static const char CLOSE[] = "close";
+
+static bool is_never_interrupted(const char *name)
+{
+    return name == FSTAT || name == MKDIR || name == RENAME || name == UNLINK;
+}
 
 /* Counts a call; true when it is to fail, with errno set. */
 static bool goes_wrong(struct faulty_calls *calls, const char *name)
@@ -25,7 +32,7 @@ static bool goes_wrong(struct faulty_calls *calls, const char *name)
         errno = calls->error;
         return true;
     }
-    if (calls->interrupts && calls->n_calls % 2 == 0 && name != RENAME && name != UNLINK) {
+    if (calls->interrupts && calls->n_calls % 2 == 0 && !is_never_interrupted(name)) {
         errno = EINTR;
         return true;
     }
@@ -40,6 +47,11 @@ static size_t shortened(const struct faulty_calls *calls, size_t n)
 static int faulty_open(void *user, const char *path, int flags, mode_t mode)
 {
     return goes_wrong(user, OPEN) ? -1 : io_calls_plain()->open(NULL, path, flags, mode);
+}
+
+static int faulty_fstat(void *user, int fd, struct stat *info)
+{
+    return goes_wrong(user, FSTAT) ? -1 : io_calls_plain()->fstat(NULL, fd, info);
 }
 
 static ssize_t faulty_pread(void *user, int fd, void *dst, size_t n, off_t offset)
@@ -66,6 +78,11 @@ static int faulty_ftruncate(void *user, int fd, off_t size)
     return goes_wrong(user, FTRUNCATE) ? -1 : io_calls_plain()->ftruncate(NULL, fd, size);
 }
 
+static int faulty_mkdir(void *user, const char *path, mode_t mode)
+{
+    return goes_wrong(user, MKDIR) ? -1 : io_calls_plain()->mkdir(NULL, path, mode);
+}
+
 static int faulty_rename(void *user, const char *from, const char *to)
 {
     return goes_wrong(user, RENAME) ? -1 : io_calls_plain()->rename(NULL, from, to);
@@ -87,10 +104,12 @@ struct io_calls faulty_calls(struct faulty_calls *calls)
 {
     return (struct io_calls){
         .open = faulty_open,
+        .fstat = faulty_fstat,
         .pread = faulty_pread,
         .write = faulty_write,
         .fsync = faulty_fsync,
         .ftruncate = faulty_ftruncate,
+        .mkdir = faulty_mkdir,
         .rename = faulty_rename,
         .unlink = faulty_unlink,
         .close = faulty_close,
