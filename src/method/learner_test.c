@@ -1,6 +1,8 @@
 /*
  * DER on the procedural set, end to end: it grows, prunes, remembers.
  */
+#include "config/override.h"
+#include "config/preset.h"
 #include "data/defaults.h"
 #include "method/probe.h"
 #include "support/test_ctx.h"
@@ -16,35 +18,23 @@ struct fixture {
     struct learner_options options;
 };
 
-/* The published recipe, squeezed into a few epochs of a tiny network. */
-static struct config short_config(void)
+/* The published recipe, squeezed into a few epochs of a tiny network; with so few iterations the masks have
+ * to move faster. */
+static struct config short_config(struct der_ctx *ctx)
 {
-    struct schedule cifar = schedule_cifar();
-    struct schedule head = {.lr = 0.1, .epochs = 30, .n_drops = 1, .drop = {15}, .factor = 0.1};
-    cifar.lr = 0.05;
-    return (struct config){.method = METHOD_DER,
-                           .memory_mode = MEMORY_FIXED_TOTAL,
-                           .memory = 40,
-                           .seed = 8,
-                           .batch = 20,
-                           .test_batch = 80,
-                           .momentum = 0.9,
-                           .decay = 5e-4,
-                           .first = schedule_scaled(&cifar, 18),
-                           .representation = schedule_scaled(&cifar, 18),
-                           .classifier = schedule_scaled(&head, 12),
-                           .second_stage = true,
-                           .temperature = 1.0,
-                           .expand = true,
-                           .auxiliary = true,
-                           .lambda_a = 1.0,
-                           .reset_after_warmup = true,
-                           .prune = true,
-                           .lambda_s = 0.75,
-                           .mask_gain = 20.0, /* few iterations: the masks have to move faster */
-                           .s_max = 400.0,
-                           .mask_clamp = 6.0,
-                           .hard_epoch = HARD_EPOCH_AUTO};
+    static const char *const settings[] = {"memory=40", "batch=20",      "test_batch=80",
+                                           "lr=0.02",   "mask_gain=50",  "epochs=24",
+                                           "seed=5",    "temperature=1", "classifier_epochs=12"};
+    struct config config;
+    assert_ok(ctx, config_from_preset(ctx, "custom", METHOD_DER, &config));
+    assert_ok(ctx, config_apply(ctx, &config, settings, sizeof settings / sizeof settings[0]));
+    return config;
+}
+
+static void use_method(struct config *config, enum method method)
+{
+    config->method = method;
+    preset_use_method(config, method);
 }
 
 static int setup(void **state)
@@ -52,7 +42,7 @@ static int setup(void **state)
     static struct fixture f;
     const int32_t natural[CLASSES] = {0, 1, 2, 3};
     struct resnet_spec spec;
-    f = (struct fixture){.ctx = test_ctx_new(2)};
+    f = (struct fixture){.ctx = test_ctx_new(1)};
     assert_ok(f.ctx, backend_open(f.ctx, backend_list()[0]->name, NULL, &f.be));
     assert_ok(f.ctx,
               dataset_open(f.ctx, "synth:classes=4,train=100,test=40,size=16,seed=1", &f.set));
@@ -60,7 +50,7 @@ static int setup(void **state)
     assert_ok(f.ctx, resnet_spec_init(f.ctx, &spec, "resnet18-cifar", 3, SIZE, SIZE, 0.12));
     assert_ok(f.ctx, view_classes(f.ctx, &f.set->part[DATA_TRAIN], f.order, 0, CLASSES, &f.train));
     assert_ok(f.ctx, view_classes(f.ctx, &f.set->part[DATA_TEST], f.order, 0, CLASSES, &f.test));
-    f.options = (struct learner_options){.config = short_config(),
+    f.options = (struct learner_options){.config = short_config(f.ctx),
                                          .spec = spec,
                                          .set = f.set,
                                          .train = f.train,
@@ -94,8 +84,6 @@ static double learn_all(struct fixture *f, struct learner *learner)
         assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
         assert_ok(f->ctx, learner_test(learner, NULL, &result));
         top1 = evaluation_top1(&result, 0, learner->n_classes);
-        print_message("step %d: %.1f%%, %lld params\n", t + 1, top1,
-                      (long long)learner_parameters(learner));
         evaluation_fini(f->ctx, &result);
     }
     return top1;
@@ -127,8 +115,7 @@ static void test_without_expansion_one_extractor_goes_on(void **state)
     struct fixture *f = *state;
     struct learner *learner;
     struct config *config = &f->options.config;
-    config->method = METHOD_FINETUNE;
-    config->expand = config->auxiliary = config->prune = false;
+    use_method(config, METHOD_FINETUNE);
     assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
     double finetune = learn_all(f, learner);
     assert_int_equal(learner->n_extractors, 1);
@@ -143,8 +130,7 @@ static void test_joint_training_forgets_nothing(void **state)
     struct fixture *f = *state;
     struct learner *learner;
     struct config *config = &f->options.config;
-    config->method = METHOD_JOINT;
-    config->expand = config->auxiliary = config->prune = config->second_stage = false;
+    use_method(config, METHOD_JOINT);
     assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
     double joint = learn_all(f, learner);
     assert_int_equal(learner->n_extractors, 1);
