@@ -78,8 +78,8 @@ static void make_parts(struct step *step)
     assert_ok(ctx, extractor_new(be, &frozen, &step->frozen));
     assert_ok(ctx, extractor_new(be, &trained, &o->extractor));
     assert_ok(ctx, param_set_thaw(o->extractor->params));
-    assert_ok(ctx, head_new(be, "classifier.weight", N_OLD + N_NEW, columns, INIT_ZERO, 0, 0,
-                            &o->head));
+    assert_ok(ctx,
+              head_new(be, "classifier.weight", N_OLD + N_NEW, columns, INIT_ZERO, 0, 0, &o->head));
     assert_ok(ctx,
               head_new(be, "auxiliary.weight", N_NEW + 1, own, INIT_ZERO, 0, 0, &o->auxiliary));
     assert_ok(ctx, masks_new(be, &trained, MASK_INIT_CONSTANT, 0, 0, &o->masks));
@@ -183,7 +183,8 @@ static void check_iteration(const struct step *step, int number)
     check_losses(step, number);
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         if (number == 0 || number == N_SOFT)
-            golden_check_grads(sets[i], step->file, grads, number == 0 ? GRAD_NMSE : HARD_GRAD_NMSE);
+            golden_check_grads(sets[i], step->file, grads,
+                               number == 0 ? GRAD_NMSE : HARD_GRAD_NMSE);
         golden_check_params(sets[i], PARAM_LEARNT, step->file, after, PARAM_NMSE);
     }
     golden_check_params(o->extractor->params, PARAM_STATE, step->file, after, PARAM_NMSE);
