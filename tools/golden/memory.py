@@ -72,7 +72,8 @@ def balanced_counts(sizes, mode, budget, base, step):
 
 def put_balanced(store):
     uneven, cifar = [9, 5, 12, 7, 30, 3, 8], [PER_CLASS_CIFAR] * 100
-    cases = [("uneven_total", uneven, "total", 20, 3, 2), ("uneven_each", uneven, "each", 4, 2, 1)]
+    cases = [("uneven_total", uneven, "total", 20, 3, 2), ("uneven_each", uneven, "each", 4, 2, 1),
+             ("uneven_first", [3, 9, 12, 7], "each", 10, 2, 1)]
     cases += [(f"b0_{steps}", cifar, "total", 2000, 100 // steps, 100 // steps)
               for steps in (5, 10, 20, 50)]
     cases += [(f"b50_{steps}", cifar, "each", 20, 50, 50 // steps) for steps in (2, 5, 10)]
@@ -92,6 +93,6 @@ def make():
     put_herding(store)
     put_balanced(store)
     store.metadata["herd"] = "few all more one thin"
-    store.metadata["balance"] = ("uneven_total uneven_each b0_5 b0_10 b0_20 b0_50 b50_2 b50_5 "
-                                 "b50_10")
+    store.metadata["balance"] = ("uneven_total uneven_each uneven_first b0_5 b0_10 b0_20 b0_50 "
+                                 "b50_2 b50_5 b50_10")
     return store
