@@ -14,7 +14,7 @@ import tempfile
 
 import torch
 
-from golden import nets, ops, store
+from golden import der, memory, nets, ops, store
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "data"
 MAKERS = {
@@ -26,6 +26,8 @@ MAKERS = {
     "resnet18_7x7": nets.make_resnet18_7x7,
     "resnet18_3x3": nets.make_resnet18_3x3,
     "der_step": nets.make_der_step,
+    "der_objective": der.make,
+    "memory": memory.make,
 }
 TOLERANCE = 1e-6  # relative to the largest value of a tensor: float64 sums may change their order
 

@@ -237,7 +237,7 @@ static void check_der(const struct backend_ops *ops, bool fuse)
         run_step(&it, &der, step);
         check_losses(&it, &der, step);
         for (int i = 0; i < 3 && step == 0; i++)
-            golden_check_grads(sets[i], der.file, GRAD_NMSE);
+            golden_check_grads(sets[i], der.file, "grad/", GRAD_NMSE);
     }
     for (int i = 0; i < 3; i++)
         golden_check_params(sets[i], PARAM_LEARNT, der.file, "after/", PARAM_NMSE);

@@ -157,8 +157,8 @@ static void check_network(const char *name, const struct backend_ops *ops, int f
     check_value(&net, &train, train.logits, "logits");
     check_value(&net, &train, train.loss, "loss");
     golden_check_params(net.extractor, PARAM_STATE, net.file, "state/", VALUE_NMSE);
-    golden_check_grads(net.extractor, net.file, GRAD_NMSE);
-    golden_check_grads(net.head, net.file, GRAD_NMSE);
+    golden_check_grads(net.extractor, net.file, "grad/", GRAD_NMSE);
+    golden_check_grads(net.head, net.file, "grad/", GRAD_NMSE);
     pass_fini(&train);
 
     struct pass eval;

@@ -31,19 +31,24 @@ void golden_spec(struct resnet_spec *spec, const char *text)
     }
 }
 
-/* Memory, gradients, and values by formula. */
-static void fill(const struct golden_rig *rig, struct param_set *set, uint32_t seed)
+void golden_fill(struct param_set *set, uint32_t seed)
 {
-    assert_ok(rig->ctx, param_set_allocate(set, rig->be));
-    assert_ok(rig->ctx, param_set_thaw(set));
     for (int i = 0; i < set->n; i++) {
         const struct param *p = &set->items[i];
         float *host = malloc((size_t)shape_count(p->shape) * sizeof *host);
         assert_non_null(host);
         golden_param(host, p->shape, p->name, seed);
-        assert_ok(rig->ctx, param_write(set, i, host));
+        assert_ok(set->ctx, param_write(set, i, host));
         free(host);
     }
+}
+
+/* Memory, gradients, and values by formula. */
+static void fill(const struct golden_rig *rig, struct param_set *set, uint32_t seed)
+{
+    assert_ok(rig->ctx, param_set_allocate(set, rig->be));
+    assert_ok(rig->ctx, param_set_thaw(set));
+    golden_fill(set, seed);
 }
 
 struct param_set *golden_extractor(const struct golden_rig *rig, const struct resnet_spec *spec,
@@ -71,14 +76,15 @@ struct param_set *golden_head(const struct golden_rig *rig, const struct golden_
     return set;
 }
 
-void golden_check_grads(const struct param_set *set, const struct golden_file *file, double nmse)
+void golden_check_grads(const struct param_set *set, const struct golden_file *file,
+                        const char *prefix, double nmse)
 {
     for (int i = 0; i < set->n; i++) {
         const struct param *p = &set->items[i];
         if (p->role != PARAM_LEARNT)
             continue;
         char name[NAME_MAX_CHARS];
-        (void)snprintf(name, sizeof name, "grad/%s", p->name);
+        (void)snprintf(name, sizeof name, "%s%s", prefix, p->name);
         const struct golden_tensor *want = golden_get(file, name);
         assert_true(shape_equal(p->shape, want->shape));
         float *host = malloc((size_t)shape_count(p->shape) * sizeof *host);

@@ -18,14 +18,18 @@ struct golden_matrix {
     int64_t rows, columns;
 };
 
+/* Writes golden_param into every parameter of a set that has memory. */
+void golden_fill(struct param_set *set, uint32_t seed);
+
 /* Sets made ready to train, filled by golden_param; freed with param_set_free. */
 struct param_set *golden_extractor(const struct golden_rig *rig, const struct resnet_spec *spec,
                                    uint32_t seed);
 struct param_set *golden_head(const struct golden_rig *rig, const struct golden_matrix *matrices,
                               uint32_t seed);
 
-/* Compares every learnt parameter's gradient with "grad/<name>". */
-void golden_check_grads(const struct param_set *set, const struct golden_file *file, double nmse);
+/* Compares every learnt parameter's gradient with "<prefix><name>". */
+void golden_check_grads(const struct param_set *set, const struct golden_file *file,
+                        const char *prefix, double nmse);
 /* Compares parameters of a role with "<prefix><name>". */
 void golden_check_params(const struct param_set *set, enum param_role role,
                          const struct golden_file *file, const char *prefix, double nmse);
