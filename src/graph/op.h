@@ -80,7 +80,9 @@
  *
  * Channel masks (one op serves all masks of an extractor)
  *   MASK_GATE          s[1], e... -> m...
- *       m = sigmoid(s e). s = infinity means hard masks: m = 1 where e > 0, else 0, and the
+ *       m = max(sigmoid(s e), 1e-20): a soft mask is never 0, for a ReLU behind a 0 would keep the
+ *       task's gradient from a channel that is off, and it could not come back.
+ *       s = infinity means hard masks: m = 1 where e > 0, else 0, and the
  *       largest e (the first of equals) counts as > 0, so that no mask is empty.
  *   MASK_GATE_GRAD     s[1], e..., d_m... -> d_e...
  *       exact: d_e = d_m sigmoid(e) (1 - sigmoid(e)), the compensated gradient in closed form;
@@ -98,6 +100,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/* The smallest value of a soft mask (MASK_GATE). */
+#define MASK_SOFT_FLOOR 1e-20
 
 /* One row per op: constant, name in messages. */
 #define OP_LIST(X)                                                                                 \

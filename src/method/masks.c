@@ -129,10 +129,12 @@ static enum der_status count_above(struct der_ctx *ctx, const struct resnet_spec
     return status;
 }
 
-/* Between the value at i and the next one above it; beyond the last, above everything. */
+/* A threshold with i values below it: under the first, between two, above the last. */
 static float threshold_at(const float *sorted, size_t n, size_t i)
 {
-    return i + 1 < n ? 0.5f * (sorted[i] + sorted[i + 1]) : sorted[i] + 1.0f;
+    if (i == 0)
+        return sorted[0] - 1.0f;
+    return i < n ? 0.5f * (sorted[i - 1] + sorted[i]) : sorted[n - 1] + 1.0f;
 }
 
 /* The size falls as the threshold rises, so bisection over the sorted e finds where it passes the
@@ -142,7 +144,7 @@ static enum der_status find_threshold(struct der_ctx *ctx, const struct resnet_s
                                       int64_t target, float *out)
 {
     size_t low = 0;
-    size_t high = values->n - 1;
+    size_t high = values->n;
     int64_t size;
     while (low < high) {
         size_t middle = low + (high - low) / 2;

@@ -1,12 +1,14 @@
 #include "method/pressure.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 /* The path ends before the soft phase does, so that the masks settle at the size they keep. */
 static const double PATH_SHARE = 0.8;
-/* An error of 10 % in size changes the weight by about a third, at most by a factor two an epoch:
- * masks answer slowly, through the velocity of e. */
-static const double ANSWER = 3.0;
+/* Masks answer late, through the velocity of e: an answer to the error alone overshoots, so the
+ * change of the error weighs more. */
+static const double ANSWER_TO_ERROR = 1.0;
+static const double ANSWER_TO_CHANGE = 10.0;
 static const double LARGEST_CHANGE = 2.0;
 static const double LARGEST_RATIO = 100.0;
 
@@ -21,18 +23,22 @@ struct pressure pressure_new(double lambda_s, int64_t target)
 }
 
 /* plan(e) = start (target / start)^min(1, e / (PATH_SHARE E))
- * lambda_s <- lambda_s clamp((kept / plan)^ANSWER) */
+ * x_e = log(size / plan(e));  lambda_s <- lambda_s exp(a x_e + b (x_e - x_{e-1})), within limits */
 void pressure_update(struct pressure *pressure, int64_t kept, int epoch, int soft_epochs)
 {
     if (pressure->target == 0)
         return;
-    if (pressure->start == 0)
+    bool first = pressure->start == 0;
+    if (first)
         pressure->start = kept;
-    double share = clamp((epoch + 1) / (PATH_SHARE * soft_epochs), 0.0, 1.0);
+    double share = clamp(epoch / (PATH_SHARE * soft_epochs), 0.0, 1.0);
     double start = (double)pressure->start;
     double plan = start * pow((double)pressure->target / start, share);
-    double change = pow((double)kept / plan, ANSWER);
-    pressure->lambda_s *= clamp(change, 1.0 / LARGEST_CHANGE, LARGEST_CHANGE);
+    double error = log((double)kept / plan);
+    double change = first ? 0.0 : error - pressure->error;
+    double factor = exp(ANSWER_TO_ERROR * error + ANSWER_TO_CHANGE * change);
+    pressure->error = error;
+    pressure->lambda_s *= clamp(factor, 1.0 / LARGEST_CHANGE, LARGEST_CHANGE);
     pressure->lambda_s = clamp(pressure->lambda_s, pressure->initial / LARGEST_RATIO,
                                pressure->initial * LARGEST_RATIO);
 }

@@ -15,6 +15,7 @@ struct pressure {
     double initial;  /* weight it began with */
     int64_t target;  /* wanted parameters; 0: the weight never changes */
     int64_t start;   /* parameters at the first update */
+    double error;    /* log(size / planned size) at the latest update */
 };
 
 struct pressure pressure_new(double lambda_s, int64_t target);

@@ -20,7 +20,7 @@ static void test_without_a_target_the_weight_stays(void **state)
 /* Size on the path after `epoch` epochs: it ends at 80 % of the soft phase. */
 static int64_t planned(int epoch)
 {
-    double share = fmin(1.0, (epoch + 1) / (0.8 * SOFT_EPOCHS));
+    double share = fmin(1.0, epoch / (0.8 * SOFT_EPOCHS));
     return (int64_t)lround(START * pow((double)TARGET / START, share));
 }
 
@@ -33,7 +33,7 @@ static void test_on_the_path_the_weight_stays(void **state)
     for (int epoch = 1; epoch < SOFT_EPOCHS; epoch++)
         pressure_update(&pressure, planned(epoch), epoch, SOFT_EPOCHS);
     assert_true(fabs(pressure.lambda_s / begun - 1.0) <
-                1e-3); /* sizes are rounded to whole numbers */
+                1e-2); /* sizes are rounded to whole numbers, and a change weighs ten times */
 }
 
 static void test_too_large_presses_harder_and_too_small_less(void **state)
@@ -43,10 +43,10 @@ static void test_too_large_presses_harder_and_too_small_less(void **state)
     pressure_update(&large, START, 0, SOFT_EPOCHS);
     struct pressure small = large;
     double begun = large.lambda_s;
-    pressure_update(&large, planned(1) * 11 / 10, 1, SOFT_EPOCHS);
-    pressure_update(&small, planned(1) * 9 / 10, 1, SOFT_EPOCHS);
-    assert_true(fabs(large.lambda_s / begun - 1.331) < 1e-3); /* 1.1^3 */
-    assert_true(fabs(small.lambda_s / begun - 0.729) < 1e-3); /* 0.9^3 */
+    pressure_update(&large, planned(1) * 101 / 100, 1, SOFT_EPOCHS);
+    pressure_update(&small, planned(1) * 99 / 100, 1, SOFT_EPOCHS);
+    assert_true(fabs(large.lambda_s / begun - 1.1157) < 1e-3); /* 1.01^11 */
+    assert_true(fabs(small.lambda_s / begun - 0.8953) < 1e-3); /* 0.99^11 */
 }
 
 static void test_an_epoch_at_most_doubles_and_all_of_them_give_a_hundred(void **state)

@@ -324,7 +324,8 @@ def mask_cases(store):
         for i, value in zip(names, values):
             e = case.given("e" + i, value).detach()
             d_m = case.draw("d_m" + i, len(value)).detach()
-            m = torch.sigmoid(s * e)
+            y = torch.sigmoid(s * e)
+            m = y.clamp(min=1e-20)
             if s == INFINITY:
                 m = (e > 0).double()
                 m[e.argmax()] = 1
@@ -332,7 +333,7 @@ def mask_cases(store):
             elif gradient == 0:
                 d_e = d_m * torch.sigmoid(e) * (1 - torch.sigmoid(e))
             else:
-                y = m.float().double()
+                y = y.float().double()
                 d_e = (d_m * y * (1 - y) * s_max * (torch.cosh((s * e).clamp(-50, 50)) + 1)
                        / (torch.cosh(e) + 1))
             case.put(**{"m" + i: m, "d_e" + i: d_e})

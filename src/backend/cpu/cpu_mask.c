@@ -36,7 +36,7 @@ void cpu_mask_gate(const struct cpu_mask_gate *args)
             continue;
         }
         for (int64_t c = 0; c < args->sizes[i]; c++)
-            args->m[i][c] = (float)sigmoid(s * (double)args->e[i][c]);
+            args->m[i][c] = (float)fmax(sigmoid(s * (double)args->e[i][c]), MASK_SOFT_FLOOR);
     }
 }
 

@@ -36,7 +36,7 @@ void ref_mask_gate(const struct ref_call *call)
             continue;
         }
         for (int64_t c = 0; c < n; c++)
-            m[c] = (float)sigmoid(s * (double)e[c]);
+            m[c] = (float)fmax(sigmoid(s * (double)e[c]), MASK_SOFT_FLOOR);
     }
 }
 
