@@ -49,7 +49,7 @@ const struct preset preset_table[] = {
     {"imagenet1000-b0-10", "ImageNet, 10 steps of 100 classes, ResNet-18", PRESET_IMAGENET_B0,
      "resnet18", 1000, 100, 100, TOTAL, 20000, 0.75},
     {"fashion-mnist-5", "Fashion-MNIST, 5 steps of 2 classes, ResNet-32, short enough for a CPU",
-     PRESET_FASHION_MNIST, RN32, 10, 2, 2, TOTAL, 200, 0.75},
+     PRESET_FASHION_MNIST, RN32, 10, 2, 2, TOTAL, 100, 0.75},
     {"custom", "any data set, all classes in one step, nothing fixed", PRESET_CUSTOM, RN18, 0, 0, 0,
      TOTAL, 2000, 0.75},
 };

@@ -69,7 +69,7 @@ static const struct {
      200, 100},
     {"imagenet1000-b0-10", 1000, 10, 100, 100, MEMORY_FIXED_TOTAL, 20000, "resnet18", .75, 1, 256,
      130, 130, 0},
-    {"fashion-mnist-5", 10, 5, 2, 2, MEMORY_FIXED_TOTAL, 200, "resnet32", .75, 5, 128, 40, 40, 0},
+    {"fashion-mnist-5", 10, 5, 2, 2, MEMORY_FIXED_TOTAL, 100, "resnet32", .75, 5, 128, 40, 40, 0},
 };
 
 enum { N_PROTOCOLS = sizeof PROTOCOLS / sizeof PROTOCOLS[0] };

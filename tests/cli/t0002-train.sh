@@ -3,75 +3,123 @@
 . "$(dirname "$0")/../support/test-lib.sh"
 
 data=synth:classes=3,train=20,test=10,size=12,seed=1
-small=(--data "$data" --net resnet32 --width 0.25 --epochs 2 --batch 16 --lr 0.05)
+tiny=(--threads 1 --set network=resnet32 --set order=seed:1)
+small=(--data "$data" "${tiny[@]}" --set width=0.25 --set epochs=2 --set batch=16 --set lr=0.05)
 
 one_line() { # FILE PATTERN: exactly one line, starting with "der: ", that matches
     [ "$(wc -l <"$1")" -eq 1 ] && grep -q '^der: ' "$1" && grep -q -- "$2" "$1"
 }
 
 expect_code 0 "training succeeds" "$DER" train "${small[@]}"
-check "the result is on standard output" grep -Eq '^test accuracy: top-1 [0-9.]+ %' out
-check "so is what was trained" grep -Eq '^3 classes, 60 training images, 29[0-9]{3} parameters' out
-check "progress is one plain line an epoch" test "$(wc -l <err)" -eq 2
+check "the result is on standard output" grep -Eq '^test accuracy: average [0-9.]+ %' out
+check "so is what was trained" grep -q '^3 classes in 1 step, 60 training images' out
+check "and how it went, step by step" grep -Eq '^ +1/1 +3 +[0-9.]+ +[0-9.]+' out
+check "in a pipe there is a line of progress now and then" test "$(wc -l <err)" -eq 1
 check "with rate, loss and accuracy" grep -Eq 'loss [0-9.]+ +accuracy +[0-9.]+ % +[0-9]+ images/s' err
 grep accuracy: out >first
 "$DER" train "${small[@]}" --loaders 3 2>/dev/null | grep accuracy: >second
 check "the same seed gives the same result, whatever the loaders" cmp first second
+expect_code 0 "all that is shown can be turned off" "$DER" train "${small[@]}" --quiet
+check "but errors" test ! -s err
+
+# Steps, and what a run leaves behind.
+steps=(--data synth:classes=4,train=20,test=10,size=12,seed=1 "${tiny[@]}" --set step_classes=2
+    --set width=0.25 --set epochs=2 --set classifier_epochs=2 --set batch=16 --set memory=8 --quiet)
+for method in der finetune joint; do
+    expect_code 0 "method $method takes two steps" "$DER" train "${steps[@]}" --method "$method" \
+        --out "run-$method"
+    check "both are shown" grep -Eq '^ +2/2 +4 ' out
+    check "config.json names the method" grep -q "\"method\":.*\"$method\"" "run-$method/config.json"
+    check "metrics.jsonl has both steps" \
+        test "$(grep -c '"event":"step"' "run-$method/metrics.jsonl")" -eq 2
+    check "and an end" test "$(tail -n 1 "run-$method/metrics.jsonl" | grep -c '"event":"end"')" -eq 1
+done
+for key in step classes top1 top5 avg_top1 avg_top5 params avg_params params_total seconds ms_per_iter; do
+    check "a step has the key $key" \
+        test "$(grep '"event":"step"' run-der/metrics.jsonl | grep -c "\"$key\":[0-9]")" -eq 2
+done
+check "an epoch is a line" \
+    test "$(grep -c '"event":"epoch".*"stage":"representation"' run-der/metrics.jsonl)" -eq 4
+expect_code 2 "a folder with a run is not written over" "$DER" train "${steps[@]}" --out run-der
+check "and is named" one_line err run-der
+expect_code 0 "a run can stop early" "$DER" train "${steps[@]}" --max-steps 1
+check "after so many steps" grep -q '^2 classes in 1 step' out
+expect_code 0 "joint training can wait for the last step" \
+    "$DER" train "${steps[@]}" --method joint --joint-steps last
+check "and then sees all classes" grep -Eq '^ +2/2 +4 ' out
+check "once" test "$(grep -Ec '^ +[0-9]/2 ' out)" -eq 1
+expect_code 0 "a size can be wanted" "$DER" train "${steps[@]}" --max-steps 1 --target-params 6k
+params=$(sed -n 's/^parameters: average \([0-9]*\),.*/\1/p' out)
+check "and is met within a tenth" test "$params" -ge 5400 -a "$params" -le 6600
+expect_code 0 "more can be measured" "$DER" train "${steps[@]}" --out run-more \
+    --measure representation --measure transfer --measure latency
+check "transfer is shown" grep -Eq '^backward transfer: [-+][0-9.]+ %' out
+for key in representation classifier_bound reference latency_ms; do
+    check "metrics.jsonl has $key" grep -q "\"$key\":" run-more/metrics.jsonl
+done
 
 expect_code 0 "a share can be held out" "$DER" train "${small[@]}" --validation 0.25
 check "and is tested on" grep -q '^held-out accuracy: .* of 15 images' out
 expect_code 0 "flags take their value after an equals sign too" \
-    "$DER" train "--data=$data" --net=resnet32 --width=0.25 --epochs=1 --batch=16
+    "$DER" train "--data=$data" "${tiny[@]}" --set=width=0.25 --set=epochs=1 --set=batch=16
 expect_code 0 "the reference back end trains too" \
-    "$DER" train --data synth:classes=2,train=8,test=4,size=8,seed=1 --net resnet32 --width 0.1 \
-    --epochs 1 --batch 8 --device ref
+    "$DER" train --data synth:classes=2,train=8,test=4,size=8,seed=1 "${tiny[@]}" --set width=0.1 \
+    --set epochs=1 --set batch=8 --device ref
 
 expect_code 0 "der train --help succeeds" "$DER" train --help
 for flag in $(sed -n 's/^  --\([a-z-]*\) .*/\1/p' out); do
     check "man page describes --$flag" grep -q -- "\\\\-\\\\-${flag//-/\\\\-}" "$root/man/der.1"
 done
 
-expect_code 2 "data is required" "$DER" train --epochs 2
+expect_code 2 "data is required" "$DER" train --seed 2
 check "and missing data is named" one_line err "--data"
-expect_code 2 "an unknown flag is a usage error" "$DER" train --epoch 2
-check "and the right one is suggested" one_line err "did you mean '--epochs'"
-expect_code 2 "a word that is no number is a usage error" "$DER" train --epochs two
+expect_code 2 "an unknown flag is a usage error" "$DER" train --presets 2
+check "and the right one is suggested" one_line err "did you mean '--preset'"
+expect_code 2 "so is an unknown setting" "$DER" train --data "$data" --set lamda_s=1
+check "with a suggestion too" one_line err "did you mean 'lambda_s'"
+expect_code 2 "a preset wants its data set" "$DER" train --data "$data" --preset cifar100-b0-10
+check "and says how many classes" one_line err "100 classes"
+expect_code 2 "memory belongs to the protocol" \
+    "$DER" train --data "$data" --preset cifar100-b0-10 --set memory=5000
+check "and the message says so" one_line err "custom"
+expect_code 2 "a word that is no number is a usage error" "$DER" train --seed two
 check "and is named" one_line err "'two'"
 expect_code 2 "a flag without its value is a usage error" "$DER" train --data
-expect_code 2 "an unknown network is a usage error" "$DER" train --data "$data" --net resnet19
+expect_code 2 "an unknown network is a usage error" "$DER" train --data "$data" "${tiny[@]}" --set network=resnet19
 check "and the known ones are listed" one_line err "resnet18-cifar"
-expect_code 2 "a batch of one image is a usage error" "$DER" train "${small[@]}" --batch 1
+expect_code 2 "a batch of one image is a usage error" "$DER" train "${small[@]}" --set batch=1
 expect_code 2 "skip or stop, nothing else" "$DER" train "${small[@]}" --bad-images maybe
-expect_code 3 "data that is not there is a data error" "$DER" train --data nowhere
+expect_code 3 "data that is not there is a data error" "$DER" train "${tiny[@]}" --data nowhere
 check "and the place is named" one_line err nowhere
 mkdir empty
-expect_code 3 "an empty folder is a data error" "$DER" train --data empty
+expect_code 3 "an empty folder is a data error" "$DER" train "${tiny[@]}" --data empty
 check "and the folder is named" one_line err empty
 expect_code 4 "a back end that is not built in is a device error" \
     "$DER" train "${small[@]}" --device quantum
 check "and those that are get listed" one_line err "ref"
-expect_code 1 "numbers that run away end the run" "$DER" train "${small[@]}" --lr 1e12
-check "with the place" grep -q '^der: training: loss .* in epoch 1, batch' err
+expect_code 1 "numbers that run away end the run" "$DER" train "${small[@]}" --set lr=100 --set decay=1 --set epochs=20
+check "with the place" grep -q '^der: step 1, representation: loss .* in epoch [0-9]*, batch' err
 
 # Every kind of data set, from the folder alone.
 fixtures=$root/tests/data/fixtures
 for kind in cifar10_bin cifar10_py idx_plain idx_gzip; do
     expect_code 0 "a folder of kind $kind is recognised" "$DER" train --data "$fixtures/$kind" \
-        --net resnet32 --width 0.1 --epochs 1 --batch 4 --lr 0.01
+        "${tiny[@]}" --set width=0.1 --set epochs=1 --set batch=4 --set lr=0.01
 done
 photos=("$fixtures"/jpeg/*.jpg "$fixtures"/png/*.png)
 for class in cat dog owl; do
     mkdir -p "photos/$class"
     cp "${photos[@]:0:4}" "photos/$class"
 done
-folder=(--data photos --net resnet18 --width 0.05 --epochs 1 --batch 4 --lr 0.01)
+folder=(--data photos "${tiny[@]}" --set network=resnet18 --set width=0.05 --set epochs=1
+    --set batch=4 --set lr=0.01)
 expect_code 0 "an image folder trains, with a fifth held out" "$DER" train "${folder[@]}"
-check "all classes are there" grep -q '^3 classes, 9 training images' out
-expect_code 0 "the first classes can be chosen" "$DER" train "${folder[@]}" --first-classes 2
-check "and only they are used" grep -q '^2 classes, 6 training images' out
+check "all classes are there" grep -q '^3 classes in 1 step, 9 training images' out
+expect_code 0 "the first classes can be chosen" "$DER" train "${folder[@]}" --set first_classes=2
+check "and only they are used" grep -q '^2 classes in 1 step, 6 training images' out
 printf 'owl\ncat\n' >list
 expect_code 0 "so can classes by name" "$DER" train "${folder[@]}" --class-list list
-check "and only they are used then" grep -q '^2 classes, 6 training images' out
+check "and only they are used then" grep -q '^2 classes in 1 step, 6 training images' out
 for class in cat dog owl; do
     head -c 100 "${photos[0]}" >"photos/$class/broken.jpg"
 done
@@ -83,7 +131,7 @@ expect_code 0 "or is skipped" "$DER" train "${folder[@]}" --bad-images skip
 # must not take an older message for the run's own.
 : >out
 : >err
-"$DER" train --data "$data" --net resnet32 --epochs 1000 --batch 16 >out 2>err &
+"$DER" train --data "$data" "${tiny[@]}" --set epochs=1000 --set batch=16 >out 2>err &
 pid=$!
 for _ in $(seq 100); do
     [ -s err ] && break
@@ -93,6 +141,6 @@ kill -INT "$pid"
 wait "$pid"
 code=$?
 check "an interrupted run exits with 1" test "$code" -eq 1
-check "and says so" grep -q '^der: training: stopped in epoch' err
+check "and says so" grep -q '^der: step 1, representation: stopped in epoch' err
 
 done_testing
