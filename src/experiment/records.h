@@ -11,6 +11,11 @@
 #include "json/json.h"
 #include "method/probe.h"
 
+enum { RECORD_FORMAT = 1 }; /* of both files */
+
+/* "f32" */
+const char *record_precision(enum precision precision);
+
 /* Everything about a finished step. */
 struct step_record {
     const struct step_report *report;
