@@ -21,9 +21,10 @@ enum { REPRODUCE_ORDERS = 3 }; /* the class orders of the paper, from 1 */
 struct reproduce_item {
     const struct paper_run *row;
     int order;
-    bool is_wanted;       /* its row was asked for; others are shown if they are done */
-    const char *path;     /* folder of the run */
-    unsigned measure;     /* bits of enum measure */
+    bool is_wanted;   /* its row was asked for; others are shown if they are done */
+    const char *path; /* folder of the run */
+    const char *twin; /* folder of the same run with more measured, which will do; may be NULL */
+    unsigned measure; /* bits of enum measure */
     struct config config; /* that it must have */
     struct run_record record;
 };

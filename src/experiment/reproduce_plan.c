@@ -200,17 +200,26 @@ static void note_change(void *user, const char *key, const char *plain, const ch
         what->used = sizeof what->text - 1;
 }
 
-static enum der_status name_folder(struct reproduction *r, struct reproduce_item *item)
+/* The folder of a run, with transfer measured or without; NULL when memory is short. */
+static const char *folder_of(struct reproduction *r, const struct reproduce_item *item,
+                             const char *what, bool transfer)
 {
+    return arena_printf(&r->arena, "%s/%s.%s%s%s.order%d", r->options.out, item->row->preset,
+                        item->row->method, what, transfer ? ".transfer" : "", item->order);
+}
+
+static enum der_status name_folders(struct reproduction *r, struct reproduce_item *item)
+{
+    bool transfer = item->measure & MEASURE_TRANSFER;
     struct config plain;
     struct config changed;
     struct what what = {.used = 0};
     TRY(resolve_row(r->ctx, item->row, &plain, &changed));
     (void)config_differences(&plain, &changed, note_change, &what);
-    item->path = arena_printf(&r->arena, "%s/%s.%s%s%s.order%d", r->options.out, item->row->preset,
-                              item->row->method, what.text,
-                              item->measure & MEASURE_TRANSFER ? ".transfer" : "", item->order);
-    return item->path ? DER_OK : ctx_nomem(r->ctx);
+    item->path = folder_of(r, item, what.text, transfer);
+    if (!transfer)
+        item->twin = folder_of(r, item, what.text, true);
+    return item->path && (transfer || item->twin) ? DER_OK : ctx_nomem(r->ctx);
 }
 
 enum der_status reproduce_plan(struct reproduction *r)
@@ -230,7 +239,7 @@ enum der_status reproduce_plan(struct reproduction *r)
         item->is_wanted = is_wanted(r, item->row);
         item->measure = r->table->is_transfer ? MEASURE_TRANSFER : 0;
         TRY(resolve_item(r, item));
-        TRY(name_folder(r, item));
+        TRY(name_folders(r, item));
     }
     return DER_OK;
 }
