@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ORDERS = 8, SEED_TEXT = 32 };
+enum { MAX_ORDERS = 8, SEED_TEXT = 32, ORDER_TEXT = 32, LABEL_TEXT = 128 };
 
 /* What the command line fills in. */
 struct request {
@@ -35,7 +35,8 @@ static void list_options(struct request *r, struct option options[N_OPTIONS])
     struct der_train_options *train = &r->options.train;
     const struct option table[N_OPTIONS] = {
         {"TABLE", OPTION_WORD, "", "T1 ... T8 or fig1", &r->options.table},
-        {"data", OPTION_TEXT, "DIR", "the data set, as 'der train' takes it", &train->data},
+        {"data", OPTION_TEXT, "DIR",
+         "the data set, as 'der train' takes it; not needed when all is done", &train->data},
         {"out", OPTION_TEXT, "DIR", "folder for the runs, TABLE.md and TABLE.csv", &r->options.out},
         {"row", OPTION_TEXTS, "ROW", "run this row only; may be given several times (all)",
          &r->rows},
@@ -75,13 +76,23 @@ static void show_step(void *user, const struct der_step *step)
         running_show_step(user, step);
 }
 
+/* ", order 2" */
+static const char *order_text(const struct der_reproduction_item *item, char text[ORDER_TEXT])
+{
+    text[0] = '\0';
+    if (item->order > 0)
+        (void)snprintf(text, ORDER_TEXT, ", order %d", item->order);
+    return text;
+}
+
 static void show_begin(void *user, const struct der_reproduction_item *item, int number, int total)
 {
     struct request *r = user;
     if (r->quiet)
         return;
     progress_end(&r->progress);
-    printf("run %d of %d: %s, order %d, in %s\n", number, total, item->row, item->order,
+    char order[ORDER_TEXT];
+    printf("run %d of %d: %s%s, in %s\n", number, total, item->row, order_text(item, order),
            item->folder);
     (void)fflush(stdout);
 }
@@ -96,7 +107,10 @@ static enum der_status list_runs(const struct der_reproduction *reproduction)
         enum der_status status = der_reproduction_item(reproduction, i, &item);
         if (status != DER_OK)
             return status;
-        printf("%-8s %-36s order %d  %s\n", states[item.state], item.row, item.order, item.folder);
+        char label[LABEL_TEXT];
+        char order[ORDER_TEXT];
+        (void)snprintf(label, sizeof label, "%s%s", item.row, order_text(&item, order));
+        printf("%-8s %-42s %s\n", states[item.state], label, item.folder);
     }
     return DER_OK;
 }
@@ -185,8 +199,6 @@ static enum exit_code check_request(const struct request *r)
         return fail(EXIT_USAGE, "no table given; see 'der reproduce --help'");
     if (!r->options.out)
         return fail(EXIT_USAGE, "--out is missing; see 'der reproduce --help'");
-    if (!r->options.train.data && !r->dry_run)
-        return fail(EXIT_USAGE, "--data is missing; see 'der reproduce --help'");
     if (r->threads < 1 || r->options.train.loader_threads < 0)
         return fail(EXIT_USAGE, "--threads wants 1 or more, --loaders 0 or more");
     return EXIT_OK;

@@ -23,7 +23,7 @@ enum der_run_state {
 /* One run. Texts are borrowed as long as the reproduction lives. */
 struct der_reproduction_item {
     const char *row; /* its label */
-    int order;       /* of the classes, 1 to 3 */
+    int order;       /* of the classes, 1 to 3; 0: the preset's own, where there is no other */
     const char *folder;
     enum der_run_state state;
 };

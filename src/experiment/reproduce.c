@@ -195,8 +195,7 @@ enum der_status reproduction_run(struct reproduction *r)
     int total = reproduction_missing(r);
     int number = 0;
     if (total > 0 && !r->options.run.data)
-        return ctx_fail(r->ctx, DER_ARG, "%d runs are to be done, and that takes a data set",
-                        total);
+        return ctx_fail(r->ctx, DER_ARG, "%d runs are to be done, but no data set is given", total);
     TRY(durable_mkdir(r->ctx, NULL, r->options.out));
     TRY(reproduce_table_write(r));
     for (int i = 0; i < r->n_items; i++) {

@@ -20,7 +20,7 @@ enum { REPRODUCE_ORDERS = 3 }; /* the class orders of the paper, from 1 */
 /* One run: a row of the table under one class order. */
 struct reproduce_item {
     const struct paper_run *row;
-    int order;
+    int order;        /* from 1; 0: the preset's own, where the paper ran no other */
     bool is_wanted;   /* its row was asked for; others are shown if they are done */
     const char *path; /* folder of the run */
     const char *twin; /* folder of the same run with more measured, which will do; may be NULL */
@@ -55,9 +55,8 @@ struct reproduction {
     struct reproduce_options options; /* what it points to is the caller's and must stay */
     const struct paper_run *rows;
     int n_rows;
-    struct reproduce_item *items; /* [n_rows * orders]: rows in their order, orders within */
+    struct reproduce_item *items; /* [n_items]: rows in their order, orders within */
     int n_items;
-    int n_orders;
 };
 
 /* Resolves all runs and reads what is there. Unknown tables and rows are DER_ARG with a suggestion, as

@@ -110,7 +110,6 @@ static enum der_status check_orders(struct reproduction *r)
             if (r->options.orders[k] == order)
                 return ctx_fail(r->ctx, DER_ARG, "class order %d is there twice", order);
     }
-    r->n_orders = r->options.n_orders;
     return DER_OK;
 }
 
@@ -162,7 +161,7 @@ static enum der_status resolve_row(struct der_ctx *ctx, const struct paper_run *
     return config_apply(ctx, changed, row->settings, n);
 }
 
-/* All settings of a run: the row's, its order and what the user says, none before the other. */
+/* All settings of a run: its order, the row's and what the user says. */
 static enum der_status resolve_item(const struct reproduction *r, struct reproduce_item *item)
 {
     const char *all[SETTINGS_MAX];
@@ -170,7 +169,8 @@ static enum der_status resolve_item(const struct reproduction *r, struct reprodu
     struct config changed;
     int n = 0;
     (void)snprintf(order, sizeof order, "order=%d", item->order);
-    all[n++] = order;
+    if (item->order > 0)
+        all[n++] = order;
     for (int i = 0; i < PAPER_MAX_SETTINGS && item->row->settings[i]; i++)
         all[n++] = item->row->settings[i];
     for (int i = 0; i < r->options.n_assignments; i++)
@@ -204,8 +204,11 @@ static void note_change(void *user, const char *key, const char *plain, const ch
 static const char *folder_of(struct reproduction *r, const struct reproduce_item *item,
                              const char *what, bool transfer)
 {
-    return arena_printf(&r->arena, "%s/%s.%s%s%s.order%d", r->options.out, item->row->preset,
-                        item->row->method, what, transfer ? ".transfer" : "", item->order);
+    char order[32] = "";
+    if (item->order > 0)
+        (void)snprintf(order, sizeof order, ".order%d", item->order);
+    return arena_printf(&r->arena, "%s/%s.%s%s%s%s", r->options.out, item->row->preset,
+                        item->row->method, what, transfer ? ".transfer" : "", order);
 }
 
 static enum der_status name_folders(struct reproduction *r, struct reproduce_item *item)
@@ -222,24 +225,40 @@ static enum der_status name_folders(struct reproduction *r, struct reproduce_ite
     return item->path && (transfer || item->twin) ? DER_OK : ctx_nomem(r->ctx);
 }
 
+static enum der_status add_item(struct reproduction *r, const struct paper_run *row, int order)
+{
+    struct reproduce_item *item = &r->items[r->n_items++];
+    item->row = row;
+    item->order = order;
+    item->is_wanted = is_wanted(r, row);
+    item->measure = r->table->is_transfer ? MEASURE_TRANSFER : 0;
+    TRY(resolve_item(r, item));
+    return name_folders(r, item);
+}
+
+/* The three orders are permutations of 100 classes of CIFAR; the presets of other sets have an order
+ * of their own. */
+static enum der_status add_row(struct reproduction *r, const struct paper_run *row)
+{
+    struct config config;
+    TRY(config_from_preset(r->ctx, row->preset, METHOD_DER, &config));
+    if (strcmp(config.order, "1") != 0)
+        return add_item(r, row, 0);
+    for (int k = 0; k < r->options.n_orders; k++)
+        TRY(add_item(r, row, r->options.orders[k]));
+    return DER_OK;
+}
+
 enum der_status reproduce_plan(struct reproduction *r)
 {
     TRY(find_table(r));
     TRY(check_rows(r));
     TRY(check_orders(r));
     TRY(check_assignments(r));
-    r->n_items = r->n_rows * r->n_orders;
-    r->items = arena_zalloc(&r->arena, (size_t)r->n_items, sizeof *r->items);
+    r->items = arena_zalloc(&r->arena, (size_t)(r->n_rows * r->options.n_orders), sizeof *r->items);
     if (!r->items)
         return ctx_nomem(r->ctx);
-    for (int i = 0; i < r->n_items; i++) {
-        struct reproduce_item *item = &r->items[i];
-        item->row = &r->rows[i / r->n_orders];
-        item->order = r->options.orders[i % r->n_orders];
-        item->is_wanted = is_wanted(r, item->row);
-        item->measure = r->table->is_transfer ? MEASURE_TRANSFER : 0;
-        TRY(resolve_item(r, item));
-        TRY(name_folders(r, item));
-    }
+    for (int i = 0; i < r->n_rows; i++)
+        TRY(add_row(r, &r->rows[i]));
     return DER_OK;
 }

@@ -18,9 +18,9 @@ static struct summary over_orders(const struct reproduction *r, int row, size_t 
 {
     double values[REPRODUCE_ORDERS];
     int n = 0;
-    for (int k = 0; k < r->n_orders; k++) {
-        const struct run_record *record = &r->items[row * r->n_orders + k].record;
-        if (record->state != RUN_DONE)
+    for (int i = 0; i < r->n_items; i++) {
+        const struct run_record *record = &r->items[i].record;
+        if (r->items[i].row != &r->rows[row] || record->state != RUN_DONE)
             continue;
         double value = *(const double *)(const void *)((const char *)record + offset);
         if (!isnan(value))
