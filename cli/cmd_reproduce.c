@@ -25,6 +25,7 @@ struct request {
     const char *assignments[OPTION_TEXTS_MAX + 1];
     int threads, seed;
     bool dry_run, quiet;
+    bool has_header; /* of the table of steps of the current run */
     struct progress progress;
 };
 
@@ -71,9 +72,9 @@ static void show_progress(void *user, const struct der_progress *progress)
 
 static void show_step(void *user, const struct der_step *step)
 {
-    const struct request *r = user;
+    struct request *r = user;
     if (!r->quiet)
-        running_show_step(user, step);
+        running_show_step(&r->has_header, step);
 }
 
 /* ", order 2" */
@@ -88,6 +89,7 @@ static const char *order_text(const struct der_reproduction_item *item, char tex
 static void show_begin(void *user, const struct der_reproduction_item *item, int number, int total)
 {
     struct request *r = user;
+    r->has_header = false;
     if (r->quiet)
         return;
     progress_end(&r->progress);

@@ -22,6 +22,7 @@ struct flags {
     double validation;
     int threads, seed;
     bool quiet;
+    bool has_header; /* of the table of steps */
     struct progress progress;
 };
 
@@ -74,6 +75,12 @@ static void show_progress(void *user, const struct der_progress *progress)
     struct flags *f = user;
     if (!f->quiet)
         progress_show(&f->progress, progress);
+}
+
+static void show_step(void *user, const struct der_step *step)
+{
+    struct flags *f = user;
+    running_show_step(&f->has_header, step);
 }
 
 static void show_measured(const char *name, double value)
@@ -214,7 +221,7 @@ enum exit_code cmd_train(int argc, char **argv)
     if (f.threads < 1 || f.train.max_steps < 0 || f.train.loader_threads < 0)
         return fail(EXIT_USAGE, "--threads wants 1 or more, --max-steps and --loaders 0 or more");
     f.train.progress = show_progress;
-    f.train.step = running_show_step;
+    f.train.step = show_step;
     f.train.cancelled = running_is_interrupted;
     f.train.user = &f;
     running_catch_interrupts();

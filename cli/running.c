@@ -28,12 +28,12 @@ bool running_is_interrupted(void *user)
     return interrupted != 0;
 }
 
-void running_show_step(void *user, const struct der_step *step)
+void running_show_step(bool *has_header, const struct der_step *step)
 {
-    (void)user;
-    if (step->step == 1 || step->n_steps == 1)
+    if (!*has_header)
         printf("%7s %8s %8s %8s %8s %12s %9s\n", "step", "classes", "top-1 %", "top-5 %", "avg-1 %",
                "parameters", "seconds");
+    *has_header = true;
     printf("%3d/%-3d %8d %8.2f %8.2f %8.2f %12" PRId64 " %9.1f\n", step->step, step->n_steps,
            step->n_classes, step->top1, step->top5, step->avg_top1, step->params, step->seconds);
     (void)fflush(stdout);

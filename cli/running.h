@@ -10,8 +10,8 @@
 void running_catch_interrupts(void);
 bool running_is_interrupted(void *user);
 
-/* One line of a table of steps on stdout, with its head above the first. */
-void running_show_step(void *user, const struct der_step *step);
+/* One line of a table of steps on stdout, with a header above the first. */
+void running_show_step(bool *has_header, const struct der_step *step);
 
 /* Which of n words it is; -1 and a message when it is none of them. */
 int running_choose(const char *command, const char *flag, const char *word,

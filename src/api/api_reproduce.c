@@ -20,7 +20,7 @@ static struct der_reproduction_item public_item(const struct reproduce_item *ite
     return (struct der_reproduction_item){.row = item->row->label,
                                           .order = item->order,
                                           .folder = item->path,
-                                          .state = states[item->record.state]};
+                                          .state = states[item->outcome.state]};
 }
 
 static void pass_begin(void *user, const struct reproduce_item *item, int number, int total)

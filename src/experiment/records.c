@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { FORMAT_VERSION = 1 };
+
 /* cJSON's adders return NULL when memory is short; once one has, the object is of no use. */
 struct maker {
     cJSON *object;
@@ -49,7 +51,7 @@ static cJSON *int_array(const int32_t *values, int n)
 
 /* ---- config.json ------------------------------------------------------------------------------- */
 
-const char *record_precision(enum precision precision)
+const char *precision_name(enum precision precision)
 {
     static const char *const names[] = {
         [PRECISION_F32] = "f32", [PRECISION_TF32] = "tf32", [PRECISION_BF16] = "bf16"};
@@ -74,7 +76,7 @@ cJSON *record_config(const struct experiment_options *options, const cJSON *sett
 {
     struct maker m = maker_new();
     const struct der_build_info *build = der_build_info();
-    add_number(&m, "format", RECORD_FORMAT);
+    add_number(&m, "format", FORMAT_VERSION);
     add_text(&m, "der", build->version);
     add_item(&m, "settings", cJSON_Duplicate(settings, true));
     add_text(&m, "data", options->data);
@@ -86,7 +88,7 @@ cJSON *record_config(const struct experiment_options *options, const cJSON *sett
     add_item(&m, "class_order", int_array(order->class_of, order->n));
     add_item(&m, "class_names", class_names(set, order));
     add_text(&m, "device", options->backend);
-    add_text(&m, "precision", record_precision(options->backend_options.precision));
+    add_text(&m, "precision", precision_name(options->backend_options.precision));
     add_number(&m, "threads", threads);
     add_text(&m, "onednn", build->dnnl);
     add_text(&m, "cuda", build->cuda);

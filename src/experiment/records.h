@@ -11,11 +11,6 @@
 #include "json/json.h"
 #include "method/probe.h"
 
-enum { RECORD_FORMAT = 1 }; /* of both files */
-
-/* "f32" */
-const char *record_precision(enum precision precision);
-
 /* Everything about a finished step. */
 struct step_record {
     const struct step_report *report;
@@ -32,6 +27,9 @@ struct step_record {
 /* config.json. NULL without message when memory is short. */
 cJSON *record_config(const struct experiment_options *options, const cJSON *settings,
                      const struct dataset *set, const struct class_order *order, int threads);
+
+/* "f32" */
+const char *precision_name(enum precision precision);
 
 cJSON *record_epoch(int step, const struct train_progress *progress, const struct learner *learner);
 cJSON *record_step(const struct step_record *step);

@@ -33,20 +33,20 @@ static void note_difference(void *user, const char *key, const char *met, const 
 /* Is what lies there the run that is wanted? */
 static enum der_status check_item(const struct reproduction *r, const struct reproduce_item *item)
 {
-    const struct run_record *record = &item->record;
+    const struct run_outcome *outcome = &item->outcome;
     struct differences differences = {.used = 0};
-    const char *precision = record_precision(r->options.run.backend_options.precision);
-    if (config_differences(&record->config, &item->config, note_difference, &differences) > 0)
+    const char *precision = precision_name(r->options.run.backend_options.precision);
+    if (config_differences(&outcome->config, &item->config, note_difference, &differences) > 0)
         return ctx_fail(r->ctx, DER_STATE,
                         "%s holds a run with other settings (%s); choose another "
                         "folder for the results",
                         item->path, differences.text);
-    if (strcmp(record->precision, precision) != 0)
+    if (strcmp(outcome->precision, precision) != 0)
         return ctx_fail(r->ctx, DER_STATE,
                         "%s holds a run with precision %s, not %s; choose another "
                         "folder for the results",
-                        item->path, record->precision, precision);
-    if (record->state == RUN_DONE && item->measure & MEASURE_TRANSFER && isnan(record->fwt))
+                        item->path, outcome->precision, precision);
+    if (outcome->state == RUN_DONE && item->measure & MEASURE_TRANSFER && isnan(outcome->fwt))
         return ctx_fail(r->ctx, DER_STATE,
                         "%s holds a run whose transfer was not measured; choose "
                         "another folder for the results",
@@ -59,17 +59,17 @@ static void try_twin(const struct reproduction *r, struct reproduce_item *item)
 {
     struct reproduce_item twin = *item;
     twin.path = item->twin;
-    if (run_read(r->ctx, twin.path, &twin.record) == DER_OK && twin.record.state == RUN_DONE &&
+    if (run_read(r->ctx, twin.path, &twin.outcome) == DER_OK && twin.outcome.state == RUN_DONE &&
         check_item(r, &twin) == DER_OK)
         *item = twin;
 }
 
 static enum der_status read_item(const struct reproduction *r, struct reproduce_item *item)
 {
-    TRY(run_read(r->ctx, item->path, &item->record));
-    if (item->record.state == RUN_ABSENT && item->twin)
+    TRY(run_read(r->ctx, item->path, &item->outcome));
+    if (item->outcome.state == RUN_ABSENT && item->twin)
         try_twin(r, item);
-    return item->record.state == RUN_ABSENT ? DER_OK : check_item(r, item);
+    return item->outcome.state == RUN_ABSENT ? DER_OK : check_item(r, item);
 }
 
 /* Rows stand beside each other only if they saw the same images. */
@@ -79,18 +79,18 @@ static enum der_status check_images(const struct reproduction *r, const struct r
 {
     for (int i = 0; i < r->n_items; i++) {
         const struct reproduce_item *other = &r->items[i];
-        const struct run_record *record = &other->record;
-        if (record->state != RUN_DONE || strcmp(other->row->preset, item->row->preset) != 0)
+        const struct run_outcome *outcome = &other->outcome;
+        if (outcome->state != RUN_DONE || strcmp(other->row->preset, item->row->preset) != 0)
             continue;
-        if (strcmp(record->data_kind, kind) != 0 || record->train_images != train ||
-            record->test_images != test)
+        if (strcmp(outcome->data_kind, kind) != 0 || outcome->train_images != train ||
+            outcome->test_images != test)
             return ctx_fail(r->ctx, DER_STATE,
                             "%s has %lld + %lld images of kind %s, but %s was "
                             "trained and tested on %lld + %lld of kind %s; choose another folder "
                             "for the results",
                             source, (long long)train, (long long)test, kind, other->path,
-                            (long long)record->train_images, (long long)record->test_images,
-                            record->data_kind);
+                            (long long)outcome->train_images, (long long)outcome->test_images,
+                            outcome->data_kind);
     }
     return DER_OK;
 }
@@ -99,11 +99,11 @@ static enum der_status read_all(struct reproduction *r)
 {
     for (int i = 0; i < r->n_items; i++) {
         struct reproduce_item *item = &r->items[i];
-        struct run_record *record = &item->record;
+        struct run_outcome *outcome = &item->outcome;
         TRY(read_item(r, item));
-        if (record->state != RUN_ABSENT)
-            TRY(check_images(r, item, item->path, record->data_kind, record->train_images,
-                             record->test_images));
+        if (outcome->state != RUN_ABSENT)
+            TRY(check_images(r, item, item->path, outcome->data_kind, outcome->train_images,
+                             outcome->test_images));
     }
     return DER_OK;
 }
@@ -142,7 +142,7 @@ void reproduction_free(struct reproduction *r)
 
 static bool is_missing(const struct reproduce_item *item)
 {
-    return item->is_wanted && item->record.state != RUN_DONE;
+    return item->is_wanted && item->outcome.state != RUN_DONE;
 }
 
 int reproduction_missing(const struct reproduction *r)
@@ -173,7 +173,7 @@ static enum der_status make_ready(const struct reproduction *r, const struct rep
     options->config = item->config;
     options->out = item->path;
     options->measure |= item->measure;
-    return item->record.state == RUN_PARTIAL ? run_files_remove(r->ctx, item->path) : DER_OK;
+    return item->outcome.state == RUN_PARTIAL ? run_files_remove(r->ctx, item->path) : DER_OK;
 }
 
 static enum der_status run_item(const struct reproduction *r, struct reproduce_item *item)
@@ -184,7 +184,7 @@ static enum der_status run_item(const struct reproduction *r, struct reproduce_i
     TRY(make_ready(r, item, &options));
     TRY(experiment_run(r->ctx, &options, &summary));
     TRY(read_item(r, item)); /* the table shows what is on the disk */
-    if (item->record.state != RUN_DONE)
+    if (item->outcome.state != RUN_DONE)
         return ctx_fail(r->ctx, DER_STATE, "%s: the run has ended, but its end was not recorded",
                         item->path);
     return DER_OK;

@@ -26,7 +26,7 @@ struct reproduce_item {
     const char *twin; /* folder of the same run with more measured, which will do; may be NULL */
     unsigned measure; /* bits of enum measure */
     struct config config; /* that it must have */
-    struct run_record record;
+    struct run_outcome outcome;
 };
 
 struct reproduce_hooks {

@@ -6,7 +6,7 @@
 
 #include "experiment/reproduce.h"
 
-/* Fills table, rows and items, all but their records. */
+/* Fills table, rows and items, all but their outcomes. */
 NODISCARD enum der_status reproduce_plan(struct reproduction *reproduction);
 
 #endif

@@ -12,17 +12,17 @@ enum { CELL_MAX = 64, COLUMNS_MAX = 8 };
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
 
-/* Mean and deviation of one number of the records (at `offset`) over the orders of a row. */
+/* Mean and deviation of one number of the outcomes (at `offset`) over the orders of a row. */
 static struct summary over_orders(const struct reproduction *r, int row, size_t offset,
                                   double factor)
 {
     double values[REPRODUCE_ORDERS];
     int n = 0;
     for (int i = 0; i < r->n_items; i++) {
-        const struct run_record *record = &r->items[i].record;
-        if (r->items[i].row != &r->rows[row] || record->state != RUN_DONE)
+        const struct run_outcome *outcome = &r->items[i].outcome;
+        if (r->items[i].row != &r->rows[row] || outcome->state != RUN_DONE)
             continue;
-        double value = *(const double *)(const void *)((const char *)record + offset);
+        double value = *(const double *)(const void *)((const char *)outcome + offset);
         if (!isnan(value))
             values[n++] = value * factor;
     }
@@ -31,7 +31,8 @@ static struct summary over_orders(const struct reproduction *r, int row, size_t 
 
 void reproduce_row(const struct reproduction *r, int index, struct reproduce_row *out)
 {
-#define OVER_ORDERS(field, factor) over_orders(r, index, offsetof(struct run_record, field), factor)
+#define OVER_ORDERS(field, factor)                                                                 \
+    over_orders(r, index, offsetof(struct run_outcome, field), factor)
     const struct paper_run *run = &r->rows[index];
     const struct paper_value *value = paper_run_value(run);
     const struct paper_transfer *transfer = paper_run_transfer(run);

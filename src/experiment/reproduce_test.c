@@ -302,9 +302,9 @@ static void test_transfer_has_a_table_of_its_own(void **state)
     /* The same run, with more measured, serves a table that does not ask for transfer. */
     r = plan(f, "T1");
     const struct reproduce_item *item = item_of(r, "DER, 10 steps", 1);
-    assert_int_equal(item->record.state, RUN_DONE);
+    assert_int_equal(item->outcome.state, RUN_DONE);
     assert_non_null(strstr(item->path, ".transfer."));
-    assert_int_equal(item_of(r, "DER, 5 steps", 1)->record.state, RUN_ABSENT);
+    assert_int_equal(item_of(r, "DER, 5 steps", 1)->outcome.state, RUN_ABSENT);
     reproduction_free(r);
     /* The other way round it does not. */
     r = plan(f, "T5");

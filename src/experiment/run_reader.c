@@ -2,7 +2,6 @@
 
 #include "config/config_json.h"
 #include "core/file.h"
-#include "experiment/records.h"
 #include "experiment/run_files.h"
 
 #include <errno.h>
@@ -12,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SOURCE_MAX = 300, MAX_COUNT = 1 << 30 };
+enum { FORMAT = 1, SOURCE_MAX = 300, MAX_COUNT = 1 << 30 };
 
 static const double PERCENT = 100.0;
 static const double MOST_PARAMS = 1e15;
@@ -35,15 +34,15 @@ static enum der_status copy_text(struct der_ctx *ctx, const char *source, const 
 }
 
 static enum der_status read_config(struct der_ctx *ctx, const char *source, const cJSON *root,
-                                   struct run_record *out)
+                                   struct run_outcome *out)
 {
     int64_t format = 0;
     const cJSON *settings;
     const cJSON *order;
     TRY(json_get_int(ctx, source, root, "format", 0, MAX_COUNT, &format));
-    if (format != RECORD_FORMAT)
+    if (format != FORMAT)
         return ctx_fail(ctx, DER_FORMAT, "%s has format %d; this program reads format %d", source,
-                        (int)format, RECORD_FORMAT);
+                        (int)format, FORMAT);
     TRY(json_get_object(ctx, source, root, "settings", &settings));
     TRY(config_from_json(ctx, source, settings, &out->config));
     TRY(copy_text(ctx, source, root, "data_kind", out->data_kind));
@@ -59,10 +58,10 @@ static enum der_status read_config(struct der_ctx *ctx, const char *source, cons
 }
 
 enum der_status run_read_config(struct der_ctx *ctx, const char *source, const char *text,
-                                size_t length, struct run_record *out)
+                                size_t length, struct run_outcome *out)
 {
     cJSON *root;
-    *out = (struct run_record){.state = RUN_ABSENT};
+    *out = (struct run_outcome){.state = RUN_ABSENT};
     TRY(json_parse(ctx, source, text, length, &root));
     enum der_status status = read_config(ctx, source, root, out);
     json_free(root);
@@ -103,14 +102,14 @@ static enum der_status may(struct der_ctx *ctx, const char *source, const cJSON 
 
 /* How many steps of the run are recorded when all is done: joint training may leave out all but the
  * last. *n_steps is the number of that one. */
-static int recorded_steps(const struct run_record *run, int *n_steps)
+static int recorded_steps(const struct run_outcome *run, int *n_steps)
 {
     *n_steps = config_steps(&run->config, run->n_classes);
     return run->config.method == METHOD_JOINT && run->config.joint_last ? 1 : *n_steps;
 }
 
 static enum der_status read_step(struct der_ctx *ctx, const char *source, const cJSON *object,
-                                 struct run_record *run)
+                                 struct run_outcome *run)
 {
     int n_steps;
     int n_recorded = recorded_steps(run, &n_steps);
@@ -144,7 +143,7 @@ static bool agree(double a, double b)
 }
 
 static enum der_status check_end(struct der_ctx *ctx, const char *source,
-                                 const struct run_record *run)
+                                 const struct run_outcome *run)
 {
     int n = run->n_steps;
     const struct {
@@ -163,7 +162,7 @@ static enum der_status check_end(struct der_ctx *ctx, const char *source,
 }
 
 static enum der_status read_end(struct der_ctx *ctx, const char *source, const cJSON *object,
-                                struct run_record *run)
+                                struct run_outcome *run)
 {
     int n_steps;
     int n_recorded = recorded_steps(run, &n_steps);
@@ -189,7 +188,7 @@ static enum der_status read_end(struct der_ctx *ctx, const char *source, const c
 
 /* Events of other names tell of things that are of no interest here. */
 static enum der_status read_event(struct der_ctx *ctx, const char *source, const cJSON *object,
-                                  struct run_record *run)
+                                  struct run_outcome *run)
 {
     const char *event;
     if (run->state == RUN_DONE)
@@ -203,7 +202,7 @@ static enum der_status read_event(struct der_ctx *ctx, const char *source, const
 }
 
 enum der_status run_read_metrics(struct der_ctx *ctx, const char *source, const char *text,
-                                 size_t length, struct run_record *out)
+                                 size_t length, struct run_outcome *out)
 {
     const char *end = text + length;
     int line = 0;
@@ -231,11 +230,11 @@ enum der_status run_read_metrics(struct der_ctx *ctx, const char *source, const 
 /* ---- the folder ---------------------------------------------------------------------------------- */
 
 typedef enum der_status part_reader(struct der_ctx *ctx, const char *source, const char *text,
-                                    size_t length, struct run_record *out);
+                                    size_t length, struct run_outcome *out);
 
 /* Reads FOLDER/name; a file that is not there is left alone, and *is_there tells. */
 static enum der_status read_part(struct der_ctx *ctx, const char *folder, const char *name,
-                                 part_reader *read, struct run_record *out, bool *is_there)
+                                 part_reader *read, struct run_outcome *out, bool *is_there)
 {
     struct file_bytes bytes = {0};
     struct fault fault;
@@ -256,11 +255,11 @@ static enum der_status read_part(struct der_ctx *ctx, const char *folder, const 
     return status;
 }
 
-enum der_status run_read(struct der_ctx *ctx, const char *path, struct run_record *out)
+enum der_status run_read(struct der_ctx *ctx, const char *path, struct run_outcome *out)
 {
     struct stat info;
     bool is_there;
-    *out = (struct run_record){.state = RUN_ABSENT};
+    *out = (struct run_outcome){.state = RUN_ABSENT};
     if (stat(path, &info) != 0 && errno == ENOENT)
         return DER_OK;
     TRY(read_part(ctx, path, "config.json", run_read_config, out, &is_there));

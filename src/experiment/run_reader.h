@@ -11,15 +11,15 @@
 #include "config/config.h"
 #include "method/learner.h"
 
-enum run_state {
+enum run_progress {
     RUN_ABSENT,  /* there is no folder, or nothing in it yet */
     RUN_PARTIAL, /* begun */
     RUN_DONE     /* all steps, and the record of the end */
 };
 
 /* What was not measured is NAN. */
-struct run_record {
-    enum run_state state;
+struct run_outcome {
+    enum run_progress state;
 
     /* config.json, unless the run is absent. */
     struct config config;
@@ -40,13 +40,14 @@ struct run_record {
 };
 
 /* Reads the run in the folder `path`. A folder that holds something, but no run, is DER_FORMAT. */
-NODISCARD enum der_status run_read(struct der_ctx *ctx, const char *path, struct run_record *out);
+NODISCARD enum der_status run_read(struct der_ctx *ctx, const char *path, struct run_outcome *out);
 
-/* Its two parts, from memory; `source` opens the messages. run_read_metrics completes a record whose
+/* Its two parts, from memory; `source` opens the messages. run_read_metrics completes an outcome whose
  * configuration has been read: the state becomes RUN_PARTIAL or RUN_DONE. */
 NODISCARD enum der_status run_read_config(struct der_ctx *ctx, const char *source, const char *text,
-                                          size_t length, struct run_record *out);
+                                          size_t length, struct run_outcome *out);
 NODISCARD enum der_status run_read_metrics(struct der_ctx *ctx, const char *source,
-                                           const char *text, size_t length, struct run_record *out);
+                                           const char *text, size_t length,
+                                           struct run_outcome *out);
 
 #endif

@@ -48,94 +48,94 @@ static int teardown(void **state)
     return 0;
 }
 
-static enum der_status read_run(struct fixture *f, struct run_record *record)
+static enum der_status read_run(struct fixture *f, struct run_outcome *outcome)
 {
-    return run_read(f->ctx, scratch_path(&f->scratch, "run"), record);
+    return run_read(f->ctx, scratch_path(&f->scratch, "run"), outcome);
 }
 
 static void test_a_folder_that_is_not_there_or_empty_is_absent(void **state)
 {
     struct fixture *f = *state;
-    struct run_record record;
-    assert_ok(f->ctx, read_run(f, &record));
-    assert_int_equal(record.state, RUN_ABSENT);
+    struct run_outcome outcome;
+    assert_ok(f->ctx, read_run(f, &outcome));
+    assert_int_equal(outcome.state, RUN_ABSENT);
     scratch_text(&f->scratch, "run/lock", "17\n");
     scratch_text(&f->scratch, "run/.config.json.17-0.tmp", "{");
-    assert_ok(f->ctx, read_run(f, &record));
-    assert_int_equal(record.state, RUN_ABSENT);
+    assert_ok(f->ctx, read_run(f, &outcome));
+    assert_int_equal(outcome.state, RUN_ABSENT);
 }
 
 static void test_something_else_in_its_place_is_refused(void **state)
 {
     struct fixture *f = *state;
-    struct run_record record;
+    struct run_outcome outcome;
     scratch_text(&f->scratch, "run/thesis.tex", "x");
-    assert_int_equal(read_run(f, &record), DER_FORMAT);
+    assert_int_equal(read_run(f, &outcome), DER_FORMAT);
     assert_non_null(strstr(der_ctx_error(f->ctx), "no config.json"));
     scratch_text(&f->scratch, "file", "x");
-    assert_int_not_equal(run_read(f->ctx, scratch_path(&f->scratch, "file"), &record), DER_OK);
+    assert_int_not_equal(run_read(f->ctx, scratch_path(&f->scratch, "file"), &outcome), DER_OK);
     scratch_mkdir(&f->scratch, "other/config.json");
-    assert_int_equal(run_read(f->ctx, scratch_path(&f->scratch, "other"), &record), DER_IO);
+    assert_int_equal(run_read(f->ctx, scratch_path(&f->scratch, "other"), &outcome), DER_IO);
 }
 
 static void test_a_finished_run_gives_its_numbers(void **state)
 {
     struct fixture *f = *state;
-    struct run_record record;
+    struct run_outcome outcome;
     f->run.bwt = -1.5;
     f->run.fwt = 0.25;
     made_run_write(f->ctx, &f->scratch, "run", &f->run);
-    assert_ok(f->ctx, read_run(f, &record));
-    assert_int_equal(record.state, RUN_DONE);
-    assert_string_equal(record.config.preset, "cifar100-b50-2");
-    assert_string_equal(record.data_kind, "synth");
-    assert_string_equal(record.precision, "f32");
-    assert_int_equal(record.train_images, 400);
-    assert_int_equal(record.test_images, 200);
-    assert_int_equal(record.n_classes, CLASSES);
-    assert_int_equal(record.n_steps, STEPS);
-    assert_true(record.top1[1] == 40.0 && record.params[2] == 3000.0);
-    assert_true(fabs(record.avg_top1 - 131.75 / 3) < 1e-12);
-    assert_true(record.last_top1 == 30.25);
-    assert_true(record.avg_params == 2000.0);
-    assert_true(record.bwt == -1.5 && record.fwt == 0.25);
-    assert_true(isnan(record.bound));
+    assert_ok(f->ctx, read_run(f, &outcome));
+    assert_int_equal(outcome.state, RUN_DONE);
+    assert_string_equal(outcome.config.preset, "cifar100-b50-2");
+    assert_string_equal(outcome.data_kind, "synth");
+    assert_string_equal(outcome.precision, "f32");
+    assert_int_equal(outcome.train_images, 400);
+    assert_int_equal(outcome.test_images, 200);
+    assert_int_equal(outcome.n_classes, CLASSES);
+    assert_int_equal(outcome.n_steps, STEPS);
+    assert_true(outcome.top1[1] == 40.0 && outcome.params[2] == 3000.0);
+    assert_true(fabs(outcome.avg_top1 - 131.75 / 3) < 1e-12);
+    assert_true(outcome.last_top1 == 30.25);
+    assert_true(outcome.avg_params == 2000.0);
+    assert_true(outcome.bwt == -1.5 && outcome.fwt == 0.25);
+    assert_true(isnan(outcome.bound));
 }
 
 static void test_joint_training_at_the_end_has_one_step(void **state)
 {
     struct fixture *f = *state;
-    struct run_record record;
+    struct run_outcome outcome;
     f->run.config.method = METHOD_JOINT;
     preset_use_method(&f->run.config, METHOD_JOINT);
     f->run.config.joint_last = true;
     f->run.n_steps = 1;
     made_run_write(f->ctx, &f->scratch, "run", &f->run);
-    assert_ok(f->ctx, read_run(f, &record));
-    assert_int_equal(record.state, RUN_DONE);
-    assert_int_equal(record.n_steps, 1);
-    assert_true(record.avg_top1 == TOP1[0]);
+    assert_ok(f->ctx, read_run(f, &outcome));
+    assert_int_equal(outcome.state, RUN_DONE);
+    assert_int_equal(outcome.n_steps, 1);
+    assert_true(outcome.avg_top1 == TOP1[0]);
 }
 
 /* However a process was killed: lines that are whole count, the rest does not. */
 static void test_every_truncation_is_a_run_that_was_begun(void **state)
 {
     struct fixture *f = *state;
-    struct run_record record;
+    struct run_outcome outcome;
     char *config = made_run_config(f->ctx, &f->run);
     char *metrics = made_run_metrics(f->ctx, &f->run);
     size_t length = strlen(metrics);
-    assert_ok(f->ctx, run_read_config(f->ctx, "c", config, strlen(config), &record));
+    assert_ok(f->ctx, run_read_config(f->ctx, "c", config, strlen(config), &outcome));
     int lines = 0;
     for (size_t n = 0; n <= length; n++) {
         lines += n > 0 && metrics[n - 1] == '\n';
         /* A copy of that size, so that reading past it would be noticed. */
         char *cut = mem_alloc(&f->ctx->mem, n, 1);
         memcpy(cut, metrics, n);
-        assert_ok(f->ctx, run_read_metrics(f->ctx, "m", cut, n, &record));
-        assert_int_equal(record.state, n == length ? RUN_DONE : RUN_PARTIAL);
+        assert_ok(f->ctx, run_read_metrics(f->ctx, "m", cut, n, &outcome));
+        assert_int_equal(outcome.state, n == length ? RUN_DONE : RUN_PARTIAL);
         int steps = lines > 0 ? lines - 1 : 0;
-        assert_int_equal(record.n_steps, steps < STEPS ? steps : STEPS);
+        assert_int_equal(outcome.n_steps, steps < STEPS ? steps : STEPS);
         mem_free(&f->ctx->mem, cut);
     }
     mem_free(&f->ctx->mem, config);
@@ -145,11 +145,11 @@ static void test_every_truncation_is_a_run_that_was_begun(void **state)
 static void test_a_run_without_metrics_was_begun(void **state)
 {
     struct fixture *f = *state;
-    struct run_record record;
+    struct run_outcome outcome;
     made_run_write(f->ctx, &f->scratch, "run", &f->run);
     assert_int_equal(unlink(scratch_path(&f->scratch, "run/metrics.jsonl")), 0);
-    assert_ok(f->ctx, read_run(f, &record));
-    assert_int_equal(record.state, RUN_PARTIAL);
+    assert_ok(f->ctx, read_run(f, &outcome));
+    assert_int_equal(outcome.state, RUN_PARTIAL);
 }
 
 /* A text with one part replaced; caller frees. */
@@ -202,19 +202,19 @@ static void test_damaged_metrics_are_refused_with_line_and_fault(void **state)
         {"{\"event\":\"end\"", "{\"event\":\"step\",\"step\":4}\n{\"event\":\"end\"",
          "line 5: a step after the last one"},
     };
-    struct run_record record;
+    struct run_outcome outcome;
     char *config = made_run_config(f->ctx, &f->run);
     char *metrics = made_run_metrics(f->ctx, &f->run);
-    assert_ok(f->ctx, run_read_config(f->ctx, "c", config, strlen(config), &record));
+    assert_ok(f->ctx, run_read_config(f->ctx, "c", config, strlen(config), &outcome));
     for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
         char *text = replaced(f->ctx, metrics, damages[i].from, damages[i].to);
         check_refused(f->ctx, &damages[i],
-                      run_read_metrics(f->ctx, "m", text, strlen(text), &record));
+                      run_read_metrics(f->ctx, "m", text, strlen(text), &outcome));
         mem_free(&f->ctx->mem, text);
     }
     char twice[4096];
     (void)snprintf(twice, sizeof twice, "%s{\"event\":\"epoch\"}\n", metrics);
-    assert_int_equal(run_read_metrics(f->ctx, "m", twice, strlen(twice), &record), DER_FORMAT);
+    assert_int_equal(run_read_metrics(f->ctx, "m", twice, strlen(twice), &outcome), DER_FORMAT);
     assert_non_null(strstr(der_ctx_error(f->ctx), "line 6: something follows the end"));
     mem_free(&f->ctx->mem, config);
     mem_free(&f->ctx->mem, metrics);
@@ -236,13 +236,13 @@ static void test_damaged_configurations_are_refused(void **state)
         {"[0, ", "[", "'class_order' has 99 classes, want 100"},
         {"{", "", "c: line"},
     };
-    struct run_record record;
+    struct run_outcome outcome;
     char *config = made_run_config(f->ctx, &f->run);
     for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
         char *text = replaced(f->ctx, config, damages[i].from, damages[i].to);
         check_refused(f->ctx, &damages[i],
-                      run_read_config(f->ctx, "c", text, strlen(text), &record));
-        assert_int_equal(record.state, RUN_ABSENT);
+                      run_read_config(f->ctx, "c", text, strlen(text), &outcome));
+        assert_int_equal(outcome.state, RUN_ABSENT);
         mem_free(&f->ctx->mem, text);
     }
     mem_free(&f->ctx->mem, config);
@@ -251,13 +251,13 @@ static void test_damaged_configurations_are_refused(void **state)
 static void test_running_out_of_memory_leaves_nothing_behind(void **state)
 {
     struct fixture *f = *state;
-    struct run_record record;
+    struct run_outcome outcome;
     made_run_write(f->ctx, &f->scratch, "run", &f->run);
     enum der_status status = DER_NOMEM;
     for (uint64_t n = 1; status == DER_NOMEM; n++) {
         uint64_t live = der_ctx_memory(f->ctx).n_live;
         f->ctx->mem.fail_at = f->ctx->mem.n_allocs + n;
-        status = read_run(f, &record);
+        status = read_run(f, &outcome);
         f->ctx->mem.fail_at = 0;
         assert_int_equal(der_ctx_memory(f->ctx).n_live, live);
         assert_true(n > 1 || status == DER_NOMEM);
@@ -275,14 +275,14 @@ static bool is_there(struct fixture *f, const char *name)
 static void test_the_files_of_a_run_can_be_removed(void **state)
 {
     struct fixture *f = *state;
-    struct run_record record;
+    struct run_outcome outcome;
     made_run_write(f->ctx, &f->scratch, "run", &f->run);
     scratch_text(&f->scratch, "run/model.safetensors", "x");
     assert_ok(f->ctx, run_files_remove(f->ctx, scratch_path(&f->scratch, "run")));
     assert_false(is_there(f, "run/config.json") || is_there(f, "run/metrics.jsonl") ||
                  is_there(f, "run/model.safetensors"));
-    assert_ok(f->ctx, read_run(f, &record));
-    assert_int_equal(record.state, RUN_ABSENT);
+    assert_ok(f->ctx, read_run(f, &outcome));
+    assert_int_equal(outcome.state, RUN_ABSENT);
 }
 
 static void test_nothing_is_removed_beside_foreign_files(void **state)

@@ -28,7 +28,7 @@ static bool is_percent(double value)
     return value >= 0.0 && value <= 100.0;
 }
 
-static void check_metrics(const struct run_record *run)
+static void check_metrics(const struct run_outcome *run)
 {
     int n_steps = config_steps(&run->config, run->n_classes);
     require(run->state == RUN_PARTIAL || run->state == RUN_DONE);
@@ -46,10 +46,10 @@ static void check_metrics(const struct run_record *run)
 }
 
 static enum der_status read_metrics(struct der_ctx *ctx, uint8_t choice, const char *text,
-                                    size_t length, struct run_record *run)
+                                    size_t length, struct run_outcome *run)
 {
     const struct preset *preset = &preset_table[choice % IS_LAST % n_presets];
-    *run = (struct run_record){.state = RUN_PARTIAL};
+    *run = (struct run_outcome){.state = RUN_PARTIAL};
     preset_fill(preset, choice & IS_JOINT ? METHOD_JOINT : METHOD_DER, &run->config);
     run->config.joint_last = choice & IS_LAST;
     run->n_classes = preset->classes > 0 ? preset->classes : CLASSES_OF_CUSTOM;
@@ -59,7 +59,7 @@ static enum der_status read_metrics(struct der_ctx *ctx, uint8_t choice, const c
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct der_ctx *ctx = NULL;
-    struct run_record run;
+    struct run_outcome run;
     if (size == 0)
         return 0;
     require(der_ctx_new(NULL, &ctx) == DER_OK);
