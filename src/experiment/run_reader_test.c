@@ -14,7 +14,7 @@
 
 enum { STEPS = 3, CLASSES = 100 };
 
-static const double TOP1[STEPS] = {61.5, 40.0, 30.25};
+static const double ACCURACY[STEPS] = {61.5, 40.0, 30.25};
 
 struct fixture {
     struct der_ctx *ctx;
@@ -31,7 +31,7 @@ static int setup(void **state)
                               .train_images = 400,
                               .test_images = 200,
                               .n_steps = STEPS,
-                              .top1 = TOP1,
+                              .top1 = ACCURACY,
                               .params = 1000,
                               .bwt = NAN,
                               .fwt = NAN};
@@ -114,7 +114,7 @@ static void test_joint_training_at_the_end_has_one_step(void **state)
     assert_ok(f->ctx, read_run(f, &outcome));
     assert_int_equal(outcome.state, RUN_DONE);
     assert_int_equal(outcome.n_steps, 1);
-    assert_true(outcome.avg_top1 == TOP1[0]);
+    assert_true(outcome.avg_top1 == ACCURACY[0]);
 }
 
 /* However a process was killed: lines that are whole count, the rest does not. */
