@@ -4,12 +4,12 @@
 #include "cli.h"
 #include "options.h"
 #include "progress.h"
+#include "running.h"
 
 #include <der/train.h>
 
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +22,7 @@ struct flags {
     double validation;
     int threads, seed;
     bool quiet;
+    bool has_header; /* of the table of steps */
     struct progress progress;
 };
 
@@ -69,21 +70,6 @@ static void list_options(struct flags *f, struct option options[N_OPTIONS])
     memcpy(options, table, sizeof table);
 }
 
-/* The only thing a signal handler may touch. */
-static volatile sig_atomic_t interrupted;
-
-static void interrupt(int signal_number)
-{
-    (void)signal_number;
-    interrupted = 1;
-}
-
-static bool is_interrupted(void *user)
-{
-    (void)user;
-    return interrupted != 0;
-}
-
 static void show_progress(void *user, const struct der_progress *progress)
 {
     struct flags *f = user;
@@ -93,13 +79,8 @@ static void show_progress(void *user, const struct der_progress *progress)
 
 static void show_step(void *user, const struct der_step *step)
 {
-    (void)user;
-    if (step->step == 1 || step->n_steps == 1)
-        printf("%7s %8s %8s %8s %8s %12s %9s\n", "step", "classes", "top-1 %", "top-5 %", "avg-1 %",
-               "parameters", "seconds");
-    printf("%3d/%-3d %8d %8.2f %8.2f %8.2f %12" PRId64 " %9.1f\n", step->step, step->n_steps,
-           step->n_classes, step->top1, step->top5, step->avg_top1, step->params, step->seconds);
-    (void)fflush(stdout);
+    struct flags *f = user;
+    running_show_step(&f->has_header, step);
 }
 
 static void show_measured(const char *name, double value)
@@ -241,9 +222,8 @@ enum exit_code cmd_train(int argc, char **argv)
         return fail(EXIT_USAGE, "--threads wants 1 or more, --max-steps and --loaders 0 or more");
     f.train.progress = show_progress;
     f.train.step = show_step;
-    f.train.cancelled = is_interrupted;
+    f.train.cancelled = running_is_interrupted;
     f.train.user = &f;
-    (void)signal(SIGINT, interrupt);
-    (void)signal(SIGTERM, interrupt);
+    running_catch_interrupts();
     return run(&f);
 }

@@ -31,6 +31,13 @@ const struct command commands[] = {
         .run = cmd_presets,
     },
     {
+        .name = "reproduce",
+        .usage = "TABLE --data DIR --out DIR [OPTIONS]",
+        .summary = "run a table of the paper again, beside its numbers",
+        .details = "\n'der reproduce --help' lists the options.\n",
+        .run = cmd_reproduce,
+    },
+    {
         .name = "train",
         .usage = "--data DIR [OPTIONS]",
         .summary = "train a network on a data set and test it",

@@ -4,7 +4,7 @@
 #include <der/train.h>
 
 #include "api/api_settings.h"
-#include "experiment/experiment.h"
+#include "api/api_train.h"
 
 static struct der_step public_step(const struct step_report *report)
 {
@@ -68,6 +68,23 @@ static enum precision precision_of(enum der_precision precision)
     }
 }
 
+struct experiment_options api_experiment(struct der_train_options *o)
+{
+    return (struct experiment_options){
+        .data = o->data,
+        .class_list = o->class_list,
+        .out = o->out,
+        .backend = o->backend ? o->backend : backend_list()[0]->name,
+        .backend_options = {.precision = precision_of(o->precision),
+                            .deterministic = o->deterministic},
+        .bad_images = o->bad_images == DER_BAD_IMAGES_SKIP ? BAD_IMAGES_SKIP : BAD_IMAGES_STOP,
+        .loader_threads = o->loader_threads > 0 ? o->loader_threads : 1,
+        .max_steps = o->max_steps,
+        .measure = o->measure,
+        .hooks = {
+            .progress = pass_progress, .step = pass_step, .cancelled = ask_cancelled, .user = o}};
+}
+
 enum der_status der_train(struct der_ctx *ctx, const struct der_train_options *options,
                           struct der_train_result *result)
 {
@@ -75,20 +92,8 @@ enum der_status der_train(struct der_ctx *ctx, const struct der_train_options *o
     *result = (struct der_train_result){0};
     if (!o.data || !o.settings)
         return ctx_fail(ctx, DER_ARG, "training needs a data set and settings");
-    struct experiment_options experiment = {
-        .config = o.settings->config,
-        .data = o.data,
-        .class_list = o.class_list,
-        .out = o.out,
-        .backend = o.backend ? o.backend : backend_list()[0]->name,
-        .backend_options = {.precision = precision_of(o.precision),
-                            .deterministic = o.deterministic},
-        .bad_images = o.bad_images == DER_BAD_IMAGES_SKIP ? BAD_IMAGES_SKIP : BAD_IMAGES_STOP,
-        .loader_threads = o.loader_threads > 0 ? o.loader_threads : 1,
-        .max_steps = o.max_steps,
-        .measure = o.measure,
-        .hooks = {
-            .progress = pass_progress, .step = pass_step, .cancelled = ask_cancelled, .user = &o}};
+    struct experiment_options experiment = api_experiment(&o);
+    experiment.config = o.settings->config;
     struct experiment_summary summary;
     TRY(experiment_run(ctx, &experiment, &summary));
     *result = (struct der_train_result){.steps = summary.steps,

@@ -51,7 +51,7 @@ static cJSON *int_array(const int32_t *values, int n)
 
 /* ---- config.json ------------------------------------------------------------------------------- */
 
-static const char *precision_name(enum precision precision)
+const char *precision_name(enum precision precision)
 {
     static const char *const names[] = {
         [PRECISION_F32] = "f32", [PRECISION_TF32] = "tf32", [PRECISION_BF16] = "bf16"};

@@ -28,6 +28,9 @@ struct step_record {
 cJSON *record_config(const struct experiment_options *options, const cJSON *settings,
                      const struct dataset *set, const struct class_order *order, int threads);
 
+/* "f32" */
+const char *precision_name(enum precision precision);
+
 cJSON *record_epoch(int step, const struct train_progress *progress, const struct learner *learner);
 cJSON *record_step(const struct step_record *step);
 cJSON *record_end(const struct experiment_summary *summary);

@@ -59,8 +59,12 @@ int64_t learner_parameters(const struct learner *learner)
 
 static void close_features(struct learner *learner)
 {
+    const struct config *config = &learner->options.config;
+    const int batches[] = {config->batch, config->test_batch};
     assembly_cache_fini(&learner->testing);
     desks_fini(&learner->desks);
+    for (int i = 0; i < learner->n_extractors; i++)
+        extractor_trim(learner->extractors[i], batches, 2);
 }
 
 void learner_open_features(struct learner *learner)

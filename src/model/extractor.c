@@ -77,6 +77,26 @@ enum der_status extractor_folded(struct extractor *extractor, int batch, const s
     return DER_OK;
 }
 
+static bool is_among(int value, const int *values, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (values[i] == value)
+            return true;
+    return false;
+}
+
+void extractor_trim(struct extractor *extractor, const int *batches, int n)
+{
+    int n_kept = 0;
+    for (int i = 0; i < extractor->n_folded; i++) {
+        if (is_among(extractor->folded[i].batch, batches, n))
+            extractor->folded[n_kept++] = extractor->folded[i];
+        else
+            program_free(extractor->folded[i].program);
+    }
+    extractor->n_folded = n_kept;
+}
+
 enum der_status folded_bind(const struct folded *folded, struct span image, struct span feature)
 {
     TRY(program_bind(folded->program, folded->image, image));

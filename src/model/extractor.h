@@ -36,9 +36,13 @@ NODISCARD enum der_status extractor_new(struct backend *be, const struct resnet_
 void extractor_free(struct extractor *extractor);
 
 /* The folded program for a batch size, compiled at the first call. Borrowed; it lives as long as the
- * extractor. */
+ * extractor, or until extractor_trim. */
 NODISCARD enum der_status extractor_folded(struct extractor *extractor, int batch,
                                            const struct folded **out);
+
+/* Drops the folded programs for all but n batch sizes. Steps differ in the size of their last batch, so
+ * without this a long run would collect programs without end. Nothing may be in use. */
+void extractor_trim(struct extractor *extractor, const int *batches, int n);
 
 /* Says where a folded program reads images and writes features. */
 NODISCARD enum der_status folded_bind(const struct folded *folded, struct span image,

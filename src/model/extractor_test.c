@@ -285,6 +285,32 @@ static void test_frozen_programs_are_reused_as_the_matrix_grows(void **state)
     }
 }
 
+static void test_programs_for_other_batch_sizes_can_be_dropped(void **state)
+{
+    (void)state;
+    struct der_ctx *ctx = test_ctx_new(1);
+    struct backend *be;
+    struct extractor *extractor;
+    const struct folded *folded;
+    const int kept[] = {1, 5};
+    assert_ok(ctx, backend_open(ctx, "ref", NULL, &be));
+    struct resnet_spec spec = odd_spec(ctx, "resnet32");
+    assert_ok(ctx, extractor_new(be, &spec, &extractor));
+    for (int batch = 1; batch <= EXTRACTOR_MAX_FOLDED; batch++)
+        assert_ok(ctx, extractor_folded(extractor, batch, &folded));
+    assert_int_equal(extractor_folded(extractor, EXTRACTOR_MAX_FOLDED + 1, &folded), DER_STATE);
+    const struct program *fifth = extractor->folded[4].program;
+    extractor_trim(extractor, kept, 2);
+    assert_int_equal(extractor->n_folded, 2);
+    assert_ok(ctx, extractor_folded(extractor, 5, &folded));
+    assert_ptr_equal(folded->program, fifth);
+    assert_ok(ctx, extractor_folded(extractor, EXTRACTOR_MAX_FOLDED + 1, &folded));
+    assert_int_equal(extractor->n_folded, 3);
+    extractor_free(extractor);
+    backend_close(be);
+    test_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +320,7 @@ int main(void)
         cmocka_unit_test(test_unusable_networks_are_refused),
         cmocka_unit_test(test_folded_programs_equal_the_plain_network),
         cmocka_unit_test(test_frozen_programs_are_reused_as_the_matrix_grows),
+        cmocka_unit_test(test_programs_for_other_batch_sizes_can_be_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,106 @@
+/* The public face of a table that is run again. */
+#include <der/reproduce.h>
+
+#include "support/scratch.h"
+#include "support/test_ctx.h"
+
+#include <math.h>
+#include <string.h>
+
+struct fixture {
+    struct der_ctx *ctx;
+    struct scratch scratch;
+    struct der_reproduction *r; /* T4, its last row, orders 2 and 3 */
+};
+
+static int setup(void **state)
+{
+    static struct fixture f;
+    static const char *const rows[] = {"der-wop"};
+    static const int orders[] = {2, 3};
+    f = (struct fixture){.ctx = test_ctx_new(1)};
+    scratch_init(&f.scratch);
+    struct der_reproduce_options options = {.table = "T4",
+                                            .rows = rows,
+                                            .n_rows = 1,
+                                            .orders = orders,
+                                            .n_orders = 2,
+                                            .out = scratch_path(&f.scratch, "out")};
+    assert_ok(f.ctx, der_reproduction_new(f.ctx, &options, &f.r));
+    *state = &f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    der_reproduction_free(f->r);
+    scratch_fini(&f->scratch);
+    test_ctx_free(f->ctx);
+    return 0;
+}
+
+static void test_items_are_the_runs_that_were_asked_for(void **state)
+{
+    struct fixture *f = *state;
+    struct der_reproduction_item item;
+    assert_int_equal(der_reproduction_item_count(f->r), 2);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(f->ctx, der_reproduction_item(f->r, i, &item));
+        assert_string_equal(item.row, "expansion and auxiliary loss");
+        assert_int_equal(item.order, 2 + i);
+        assert_int_equal(item.state, DER_RUN_ABSENT);
+        assert_non_null(strstr(item.folder, "/out/cifar100-b0-10.der.prune=false.order"));
+    }
+    assert_int_equal(der_reproduction_item(f->r, 2, &item), DER_ARG);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "there is no run 2; there are 2"));
+    assert_int_equal(der_reproduction_item(f->r, -1, &item), DER_ARG);
+}
+
+static void test_rows_are_all_of_the_table(void **state)
+{
+    struct fixture *f = *state;
+    struct der_reproduction_row row;
+    assert_int_equal(der_reproduction_row_count(f->r), 3);
+    assert_ok(f->ctx, der_reproduction_row(f->r, 2, &row));
+    assert_string_equal(row.label, "expansion and auxiliary loss");
+    assert_string_equal(row.preset, "cifar100-b0-10");
+    assert_int_equal(row.n_runs, 0);
+    assert_true(isnan(row.avg_top1.mean) && isnan(row.params.mean));
+    assert_true(row.paper_avg_top1.mean > 70.0 && row.paper_avg_top1.mean < 80.0);
+    assert_true(isnan(row.paper_bwt));
+    assert_int_equal(der_reproduction_row(f->r, 3, &row), DER_ARG);
+    assert_int_equal(der_reproduction_row(f->r, -1, &row), DER_ARG);
+}
+
+static void test_the_text_can_be_asked_for_twice(void **state)
+{
+    struct fixture *f = *state;
+    const char *text;
+    assert_ok(f->ctx, der_reproduction_text(f->r, &text));
+    assert_ok(f->ctx, der_reproduction_text(f->r, &text));
+    assert_ptr_equal(strstr(text, "T4: "), text);
+}
+
+static void test_an_unknown_table_gives_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct der_reproduction *other;
+    struct der_reproduce_options options = {.table = "T0", .out = "x"};
+    assert_int_equal(der_reproduction_new(f->ctx, &options, &other), DER_ARG);
+    assert_null(other);
+    der_reproduction_free(other);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_items_are_the_runs_that_were_asked_for),
+        TEST(test_rows_are_all_of_the_table),
+        TEST(test_the_text_can_be_asked_for_twice),
+        TEST(test_an_unknown_table_gives_nothing),
+    };
+#undef TEST
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,274 @@
+#include "experiment/run_reader.h"
+
+#include "config/config_json.h"
+#include "core/file.h"
+#include "experiment/run_files.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FORMAT = 1, SOURCE_MAX = 300, MAX_COUNT = 1 << 30 };
+
+static const double PERCENT = 100.0;
+static const double MOST_PARAMS = 1e15;
+
+/* Sums of the same numbers in the same order differ by rounding at most. */
+static const double AGREEMENT = 1e-9;
+
+/* ---- config.json --------------------------------------------------------------------------------- */
+
+static enum der_status copy_text(struct der_ctx *ctx, const char *source, const cJSON *object,
+                                 const char *key, char text[CONFIG_NAME])
+{
+    const char *value;
+    TRY(json_get_text(ctx, source, object, key, &value));
+    if (strlen(value) >= CONFIG_NAME)
+        return ctx_fail(ctx, DER_FORMAT, "%s: '%s' is longer than %d characters", source, key,
+                        CONFIG_NAME - 1);
+    (void)snprintf(text, CONFIG_NAME, "%s", value);
+    return DER_OK;
+}
+
+static enum der_status read_config(struct der_ctx *ctx, const char *source, const cJSON *root,
+                                   struct run_outcome *out)
+{
+    int64_t format = 0;
+    const cJSON *settings;
+    const cJSON *order;
+    TRY(json_get_int(ctx, source, root, "format", 0, MAX_COUNT, &format));
+    if (format != FORMAT)
+        return ctx_fail(ctx, DER_FORMAT, "%s has format %d; this program reads format %d", source,
+                        (int)format, FORMAT);
+    TRY(json_get_object(ctx, source, root, "settings", &settings));
+    TRY(config_from_json(ctx, source, settings, &out->config));
+    TRY(copy_text(ctx, source, root, "data_kind", out->data_kind));
+    TRY(copy_text(ctx, source, root, "precision", out->precision));
+    TRY(json_get_int(ctx, source, root, "train_images", 0, MAX_COUNT, &out->train_images));
+    TRY(json_get_int(ctx, source, root, "test_images", 0, MAX_COUNT, &out->test_images));
+    TRY(json_get_array(ctx, source, root, "class_order", &order));
+    out->n_classes = cJSON_GetArraySize(order);
+    if (out->n_classes < 1 || (out->config.classes > 0 && out->n_classes != out->config.classes))
+        return ctx_fail(ctx, DER_FORMAT, "%s: 'class_order' has %d classes, want %d", source,
+                        out->n_classes, out->config.classes);
+    return DER_OK;
+}
+
+enum der_status run_read_config(struct der_ctx *ctx, const char *source, const char *text,
+                                size_t length, struct run_outcome *out)
+{
+    cJSON *root;
+    *out = (struct run_outcome){.state = RUN_ABSENT};
+    TRY(json_parse(ctx, source, text, length, &root));
+    enum der_status status = read_config(ctx, source, root, out);
+    json_free(root);
+    TRY(status);
+    out->state = RUN_PARTIAL;
+    return DER_OK;
+}
+
+/* ---- metrics.jsonl ------------------------------------------------------------------------------- */
+
+/* A number within a range. One that may be missing is NAN then. */
+static enum der_status get(struct der_ctx *ctx, const char *source, const cJSON *object,
+                           const char *key, bool is_optional, double low, double high, double *out)
+{
+    *out = NAN;
+    if (is_optional && !cJSON_GetObjectItemCaseSensitive(object, key))
+        return DER_OK;
+    double value = 0.0;
+    TRY(json_get_number(ctx, source, object, key, &value));
+    if (value < low || value > high)
+        return ctx_fail(ctx, DER_FORMAT, "%s: '%s' must lie between %g and %g, not be %g", source,
+                        key, low, high, value);
+    *out = value;
+    return DER_OK;
+}
+
+static enum der_status must(struct der_ctx *ctx, const char *source, const cJSON *object,
+                            const char *key, double high, double *out)
+{
+    return get(ctx, source, object, key, false, 0.0, high, out);
+}
+
+static enum der_status may(struct der_ctx *ctx, const char *source, const cJSON *object,
+                           const char *key, double low, double *out)
+{
+    return get(ctx, source, object, key, true, low, PERCENT, out);
+}
+
+/* How many steps of the run are recorded when all is done: joint training may leave out all but the
+ * last. *n_steps is the number of that one. */
+static int recorded_steps(const struct run_outcome *run, int *n_steps)
+{
+    *n_steps = config_steps(&run->config, run->n_classes);
+    return run->config.method == METHOD_JOINT && run->config.joint_last ? 1 : *n_steps;
+}
+
+static enum der_status read_step(struct der_ctx *ctx, const char *source, const cJSON *object,
+                                 struct run_outcome *run)
+{
+    int n_steps;
+    int n_recorded = recorded_steps(run, &n_steps);
+    int next = n_recorded == n_steps ? run->n_steps + 1 : n_steps;
+    int64_t step = 0;
+    if (run->n_steps == n_recorded || run->n_steps == LEARNER_MAX_STEPS)
+        return ctx_fail(ctx, DER_FORMAT, "%s: a step after the last one", source);
+    TRY(json_get_int(ctx, source, object, "step", 0, MAX_COUNT, &step));
+    if (step != next)
+        return ctx_fail(ctx, DER_FORMAT, "%s: step %d where step %d belongs", source, (int)step,
+                        next);
+    int at = run->n_steps;
+    TRY(must(ctx, source, object, "top1", PERCENT, &run->top1[at]));
+    TRY(may(ctx, source, object, "top5", 0.0, &run->top5[at]));
+    TRY(must(ctx, source, object, "params", MOST_PARAMS, &run->params[at]));
+    run->n_steps++;
+    return DER_OK;
+}
+
+static double mean(const double *values, int n)
+{
+    double sum = 0.0;
+    for (int i = 0; i < n; i++)
+        sum += values[i];
+    return sum / n;
+}
+
+static bool agree(double a, double b)
+{
+    return (isnan(a) && isnan(b)) || fabs(a - b) <= AGREEMENT * fmax(1.0, fabs(b));
+}
+
+static enum der_status check_end(struct der_ctx *ctx, const char *source,
+                                 const struct run_outcome *run)
+{
+    int n = run->n_steps;
+    const struct {
+        const char *key;
+        double met, wanted;
+    } rows[] = {{"avg_top1", run->avg_top1, mean(run->top1, n)},
+                {"last_top1", run->last_top1, run->top1[n - 1]},
+                {"avg_top5", run->avg_top5, mean(run->top5, n)},
+                {"last_top5", run->last_top5, run->top5[n - 1]},
+                {"avg_params", run->avg_params, mean(run->params, n)}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!agree(rows[i].met, rows[i].wanted))
+            return ctx_fail(ctx, DER_FORMAT, "%s: '%s' is %g, but the steps give %g", source,
+                            rows[i].key, rows[i].met, rows[i].wanted);
+    return DER_OK;
+}
+
+static enum der_status read_end(struct der_ctx *ctx, const char *source, const cJSON *object,
+                                struct run_outcome *run)
+{
+    int n_steps;
+    int n_recorded = recorded_steps(run, &n_steps);
+    int64_t steps = 0;
+    TRY(json_get_int(ctx, source, object, "steps", 0, MAX_COUNT, &steps));
+    if (run->n_steps != n_recorded)
+        return ctx_fail(ctx, DER_FORMAT, "%s: the run ends with %d steps, its protocol has %d",
+                        source, run->n_steps, n_recorded);
+    if (steps != n_steps)
+        return ctx_fail(ctx, DER_FORMAT, "%s: 'steps' is %d, want %d", source, (int)steps, n_steps);
+    TRY(must(ctx, source, object, "avg_top1", PERCENT, &run->avg_top1));
+    TRY(must(ctx, source, object, "last_top1", PERCENT, &run->last_top1));
+    TRY(may(ctx, source, object, "avg_top5", 0.0, &run->avg_top5));
+    TRY(may(ctx, source, object, "last_top5", 0.0, &run->last_top5));
+    TRY(must(ctx, source, object, "avg_params", MOST_PARAMS, &run->avg_params));
+    TRY(may(ctx, source, object, "bwt", -PERCENT, &run->bwt));
+    TRY(may(ctx, source, object, "fwt", -PERCENT, &run->fwt));
+    TRY(may(ctx, source, object, "classifier_bound", 0.0, &run->bound));
+    TRY(check_end(ctx, source, run));
+    run->state = RUN_DONE;
+    return DER_OK;
+}
+
+/* Events of other names tell of things that are of no interest here. */
+static enum der_status read_event(struct der_ctx *ctx, const char *source, const cJSON *object,
+                                  struct run_outcome *run)
+{
+    const char *event;
+    if (run->state == RUN_DONE)
+        return ctx_fail(ctx, DER_FORMAT, "%s: something follows the end of the run", source);
+    TRY(json_get_text(ctx, source, object, "event", &event));
+    if (strcmp(event, "step") == 0)
+        return read_step(ctx, source, object, run);
+    if (strcmp(event, "end") == 0)
+        return read_end(ctx, source, object, run);
+    return DER_OK;
+}
+
+enum der_status run_read_metrics(struct der_ctx *ctx, const char *source, const char *text,
+                                 size_t length, struct run_outcome *out)
+{
+    const char *end = text + length;
+    int line = 0;
+    out->state = RUN_PARTIAL;
+    out->n_steps = 0;
+    out->avg_top1 = out->last_top1 = out->avg_top5 = out->last_top5 = out->avg_params = NAN;
+    out->bwt = out->fwt = out->bound = NAN;
+    while (text < end) {
+        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        if (!newline)
+            break;
+        char where[SOURCE_MAX];
+        cJSON *object;
+        (void)snprintf(where, sizeof where, "%.270s: line %d", source, ++line);
+        if (json_parse(ctx, where, text, (size_t)(newline - text), &object) != DER_OK)
+            return ctx_fail(ctx, DER_FORMAT, "%s is not JSON", where);
+        enum der_status status = read_event(ctx, where, object, out);
+        json_free(object);
+        TRY(status);
+        text = newline + 1;
+    }
+    return DER_OK;
+}
+
+/* ---- the folder ---------------------------------------------------------------------------------- */
+
+typedef enum der_status part_reader(struct der_ctx *ctx, const char *source, const char *text,
+                                    size_t length, struct run_outcome *out);
+
+/* Reads FOLDER/name; a file that is not there is left alone, and *is_there tells. */
+static enum der_status read_part(struct der_ctx *ctx, const char *folder, const char *name,
+                                 part_reader *read, struct run_outcome *out, bool *is_there)
+{
+    struct file_bytes bytes = {0};
+    struct fault fault;
+    char *path = run_files_join(ctx, folder, name);
+    if (!path)
+        return ctx_nomem(ctx);
+    enum der_status status = DER_OK;
+    *is_there = access(path, F_OK) == 0 || errno != ENOENT;
+    if (*is_there) {
+        status = file_read(&ctx->mem, NULL, path, JSON_MAX_BYTES, &bytes, &fault);
+        if (status == DER_OK)
+            status = read(ctx, path, (const char *)bytes.data, bytes.size, out);
+        else
+            status = ctx_fail(ctx, status, "%s", fault.text);
+    }
+    file_bytes_free(&ctx->mem, &bytes);
+    mem_free(&ctx->mem, path);
+    return status;
+}
+
+enum der_status run_read(struct der_ctx *ctx, const char *path, struct run_outcome *out)
+{
+    struct stat info;
+    bool is_there;
+    *out = (struct run_outcome){.state = RUN_ABSENT};
+    if (stat(path, &info) != 0 && errno == ENOENT)
+        return DER_OK;
+    TRY(read_part(ctx, path, "config.json", run_read_config, out, &is_there));
+    if (is_there)
+        return read_part(ctx, path, "metrics.jsonl", run_read_metrics, out, &is_there);
+    bool is_empty = false;
+    TRY(run_files_is_empty(ctx, path, &is_empty));
+    if (!is_empty)
+        return ctx_fail(ctx, DER_FORMAT, "%s holds something, but no run: there is no config.json",
+                        path);
+    return DER_OK;
+}
