@@ -91,7 +91,7 @@ cJSON *record_config(const struct experiment_options *options, const cJSON *sett
     add_text(&m, "precision", precision_name(options->backend_options.precision));
     add_number(&m, "threads", threads);
     add_text(&m, "onednn", build->dnnl);
-    add_text(&m, "cuda", build->cuda);
+    add_text(&m, "cuda_toolkit", build->cuda);
     add_number(&m, "max_steps", options->max_steps);
     return done(&m);
 }
