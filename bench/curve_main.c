@@ -40,8 +40,8 @@ struct curve_options {
     const char *backend;
     const char *start; /* file of parameters, or NULL */
     int epochs, warmup, threads;
-    int jitter;     /* 0: none */
-    int iterations; /* to stop after; 0: all epochs */
+    int jitter;       /* 0: none */
+    int iterations;   /* to stop after; 0: all epochs */
     double warmup_lr; /* of the first `warmup` epochs */
     double lr;        /* of the others */
     uint64_t seed;
@@ -226,8 +226,8 @@ static enum der_status dump(const struct curve *c, const char *name)
         (void)fputc('\n', files.index);
         status = visit(c, &(struct visitor){.visit = dump_param, .self = &files});
     }
-    bool complete = (!files.index || fclose(files.index) == 0) &
-                    (!files.values || fclose(files.values) == 0);
+    bool complete =
+        (!files.index || fclose(files.index) == 0) & (!files.values || fclose(files.values) == 0);
     if (status == DER_OK && !complete)
         status = ctx_fail(c->ctx, DER_IO, "%s: could not be written", folder);
     return status;
