@@ -218,12 +218,14 @@ class Images:
 
 
 def new_head(rows, cols):
+    """A head as a step begins with it: Kaiming normal with linear gain."""
     head = nn.Linear(cols, rows, bias=False)
-    reset(head)
+    nn.init.normal_(head.weight, 0, 1 / math.sqrt(cols))
     return head
 
 
 def reset(head):
+    """A head that starts anew, as PyTorch's Linear does."""
     nn.init.uniform_(head.weight, -1 / math.sqrt(head.in_features), 1 / math.sqrt(head.in_features))
 
 
@@ -279,6 +281,9 @@ class Learner:
             lr = schedule.lr(epoch)
             for group, gain in zip(optimizer.param_groups, (1.0, GAIN)):
                 group["lr"] = lr * gain
+            if epoch == schedule.hard:  # from here on no velocity may move the masks
+                for e in masks:
+                    optimizer.state[e]["momentum_buffer"].zero_()
             if epoch == schedule.warmup and schedule.warmup > 0:
                 reset(head)
                 if auxiliary:
@@ -327,6 +332,7 @@ class Learner:
         chosen = [group[i] for group in by_class
                   for i in sorted(self.rng.choice(len(group), rarest, replace=False))]
         self.head = new_head(self.n_classes, sum(e.stream[-1] for e in self.extractors))
+        reset(self.head)
         optimizer = torch.optim.SGD(self.head.parameters(), LR, MOMENTUM, weight_decay=DECAY)
         for epoch in range(schedule.epochs):
             optimizer.param_groups[0]["lr"] = schedule.lr(epoch)
