@@ -56,8 +56,9 @@ def train_ours(args, seed):
     out = args.build / "twin" / f"der{seed}"
     if not (args.reuse and complete(out / "metrics.jsonl")):
         print(f"der_twin: der, seed {seed}", file=sys.stderr)
-        command = [args.build / "der", "train", "--method", "der", "--preset", "cifar100-b0-10-rn32",
-                   "--data", args.data, "--out", out, "--order", 1, "--max-steps", STEPS,
+        command = [args.build / "der", "train", "--quiet", "--method", "der",
+                   "--preset", "cifar100-b0-10-rn32", "--data", args.data, "--out", out,
+                   "--order", 1, "--max-steps", STEPS,
                    "--seed", seed, "--threads", args.threads, "--set", f"epochs={args.epochs}",
                    "--set", f"classifier_epochs={args.classifier_epochs}"]
         subprocess.run([str(word) for word in command], check=True)
