@@ -13,7 +13,8 @@ struct bench_options {
     bool training;       /* loss, gradients and update, or folded inference */
     int batch;
     int threads;
-    int n_extractors;   /* compile: of the step */
+    int n_extractors;   /* compile, der: of the step */
+    const char *part;   /* der: "step", "train" or "frozen" */
     const char *folder; /* loader: of JPEG files; NULL: some are made */
     int side;           /* loader: longer side of the pictures that are made */
     int rounds;         /* loader: turns of both sides */
@@ -45,9 +46,18 @@ NODISCARD enum der_status bench_compile(struct backend *be, const struct resnet_
 /* Seconds on a clock that never jumps. */
 double bench_clock(void);
 
+/* Answers the lines of bench/run.py (bench_net.c says which) by running `sequence`; the first float
+ * of `result` is read back after every measurement. */
+NODISCARD enum der_status bench_obey(struct sequence *sequence, struct buffer *result,
+                                     double start_mib);
+
+/* A field of /proc/self/status in MiB; 0 where there is no such file. */
+double bench_status_mib(const char *field);
+
 /* The commands. */
 NODISCARD enum der_status bench_net(struct der_ctx *ctx, const struct bench_options *options);
 NODISCARD enum der_status bench_step(struct der_ctx *ctx, const struct bench_options *options);
+NODISCARD enum der_status bench_der(struct der_ctx *ctx, const struct bench_options *options);
 NODISCARD enum der_status bench_augment(struct der_ctx *ctx, const struct bench_options *options);
 NODISCARD enum der_status bench_loader(struct der_ctx *ctx, const struct bench_options *options);
 

@@ -3,6 +3,7 @@
  *
  *     der_bench net  [--model NAME] [--infer] [--batch N] [--threads N] [--width X] [--backend NAME]
  *     der_bench step [--extractors N] ...
+ *     der_bench der  [--extractors N] [--part step|train|frozen] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  */
@@ -13,8 +14,9 @@
 #include <string.h>
 
 static const char USAGE[] =
-    "usage: der_bench net|step|augment [--model NAME] [--infer] [--batch N] [--threads N]\n"
-    "                                  [--width X] [--backend NAME] [--extractors N]\n"
+    "usage: der_bench net|step|der|augment [--model NAME] [--infer] [--batch N] [--threads N]\n"
+    "                                      [--width X] [--backend NAME] [--extractors N]\n"
+    "                                      [--part step|train|frozen]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n";
 
@@ -22,10 +24,8 @@ static const struct command {
     const char *name;
     enum der_status (*run)(struct der_ctx *ctx, const struct bench_options *options);
 } COMMANDS[] = {
-    {"net", bench_net},
-    {"step", bench_step},
-    {"augment", bench_augment},
-    {"loader", bench_loader},
+    {"net", bench_net},         {"step", bench_step},     {"der", bench_der},
+    {"augment", bench_augment}, {"loader", bench_loader},
 };
 
 static const struct command *find_command(const char *name)
@@ -60,6 +60,8 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->threads = number;
         else if (strcmp(argv[i - 1], "--extractors") == 0)
             o->n_extractors = number;
+        else if (strcmp(argv[i - 1], "--part") == 0)
+            o->part = value;
         else if (strcmp(argv[i - 1], "--folder") == 0)
             o->folder = value;
         else if (strcmp(argv[i - 1], "--side") == 0)
@@ -81,6 +83,7 @@ int main(int argc, char **argv)
                                     .batch = 128,
                                     .threads = 1,
                                     .n_extractors = 10,
+                                    .part = "step",
                                     .side = 500,
                                     .rounds = 9};
     const struct command *command = argc > 1 ? find_command(argv[1]) : NULL;

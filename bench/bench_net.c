@@ -23,8 +23,7 @@ struct bench_state {
     bool training;
 };
 
-/* A field of /proc/self/status in MiB; 0 where there is no such file. */
-static double status_mib(const char *field)
+double bench_status_mib(const char *field)
 {
     FILE *stream = fopen("/proc/self/status", "r");
     char line[LINE_MAX_CHARS];
@@ -64,26 +63,27 @@ static void state_fini(struct bench_state *s)
 }
 
 /* Reading the result back waits for the last iteration. */
-static enum der_status run(struct bench_state *s, long count)
+static enum der_status run(struct sequence *sequence, struct buffer *first, long count)
 {
     float result;
     double since = bench_clock();
     for (long i = 0; i < count; i++)
-        TRY(sequence_run(s->sequence));
-    TRY(buffer_read(s->training ? s->data.loss : s->data.logits, 0, &result, sizeof result));
+        TRY(sequence_run(sequence));
+    TRY(buffer_read(first, 0, &result, sizeof result));
     printf("{\"ms\": %.4f, \"result\": %g}\n", 1e3 * (bench_clock() - since) / (double)count,
            (double)result);
     return DER_OK;
 }
 
-static enum der_status obey(struct bench_state *s, double start_mib)
+enum der_status bench_obey(struct sequence *sequence, struct buffer *result, double start_mib)
 {
     char line[LINE_MAX_CHARS];
     while (fgets(line, sizeof line, stdin) && strncmp(line, "quit", 4) != 0) {
         if (strncmp(line, "run ", 4) == 0)
-            TRY(run(s, strtol(line + 4, NULL, 10)));
+            TRY(run(sequence, result, strtol(line + 4, NULL, 10)));
         else
-            printf("{\"peak_mib\": %.1f, \"start_mib\": %.1f}\n", status_mib("VmHWM"), start_mib);
+            printf("{\"peak_mib\": %.1f, \"start_mib\": %.1f}\n", bench_status_mib("VmHWM"),
+                   start_mib);
         (void)fflush(stdout);
     }
     return DER_OK;
@@ -92,7 +92,7 @@ static enum der_status obey(struct bench_state *s, double start_mib)
 enum der_status bench_net(struct der_ctx *ctx, const struct bench_options *options)
 {
     struct bench_state s;
-    double start_mib = status_mib("VmRSS");
+    double start_mib = bench_status_mib("VmRSS");
     double since = bench_clock();
     enum der_status status = state_init(&s, ctx, options);
     if (status == DER_OK) {
@@ -103,7 +103,7 @@ enum der_status bench_net(struct der_ctx *ctx, const struct bench_options *optio
                (double)stats->derived_bytes / 1048576.0, stats->n_reorders_activation,
                stats->n_reorders_weights);
         (void)fflush(stdout);
-        status = obey(&s, start_mib);
+        status = bench_obey(s.sequence, s.training ? s.data.loss : s.data.logits, start_mib);
     }
     state_fini(&s);
     return status;

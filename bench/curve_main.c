@@ -3,14 +3,21 @@
  * single iteration. bench/curve_torch.py does the same in PyTorch; bench/curve.py compares.
  *
  *     der_curve DATA FOLDER [--epochs N] [--warmup N] [--warmup-lr X] [--lr X] [--seed N]
- *               [--threads N]
+ *               [--threads N] [--jitter N] [--backend NAME] [--start FILE]
+ *               [--iterations N]
  *
  * It is the training loop of the library that runs here, with the data, augmentation and network
- * that it is used with. FOLDER receives the parameters before the first iteration: init.bin, float32
- * one after the other, and init.txt, "name dimensions..." for each, headed by the classes in their
- * order. One line per iteration goes to standard output: epoch and iteration (from 0), images,
- * learning rate, loss; the last line is "test" and the top-1 accuracy in per cent.
+ * that it is used with. FOLDER receives the parameters and running statistics before the first
+ * iteration: init.bin, float32 one after the other, and init.txt, "name dimensions..." for each, headed
+ * by the classes in their order; final.bin and final.txt are the same after the last one. One line per
+ * iteration goes to standard output: epoch and iteration (from 0), images, learning rate, loss; the
+ * last line is "test" and the top-1 accuracy in per cent.
+ *
+ * --jitter N (above 0) moves every initial parameter by about a unit in its last place, in another way
+ * for every N: runs that differ in nothing else show what rounding does. --start FILE (such as a
+ * final.bin) replaces the drawn parameters; with --epochs 0 they are only tested. --iterations N ends the training there.
  */
+#include "core/rng.h"
 #include "data/defaults.h"
 #include "train/supervised.h"
 
@@ -23,11 +30,18 @@ enum { N_CLASSES = 10, BATCH = 128, TEST_BATCH = 250, PATH_CHARS = 4096 };
 
 static const char USAGE[] =
     "usage: der_curve DATA FOLDER [--epochs N] [--warmup N] [--warmup-lr X] [--lr X]\n"
-    "                 [--seed N] [--threads N]\n";
+    "                 [--seed N] [--threads N] [--jitter N] [--backend NAME] [--start FILE]\n"
+    "                 [--iterations N]\n";
+
+static const double JITTER = 6e-8; /* relative: half a unit in the last place of a float */
 
 struct curve_options {
     const char *data, *folder;
+    const char *backend;
+    const char *start; /* file of parameters, or NULL */
     int epochs, warmup, threads;
+    int jitter;       /* 0: none */
+    int iterations;   /* to stop after; 0: all epochs */
     double warmup_lr; /* of the first `warmup` epochs */
     double lr;        /* of the others */
     uint64_t seed;
@@ -47,6 +61,7 @@ struct curve {
     /* where the run stands, for after_iteration */
     int epoch;
     int64_t done;           /* iterations of the epoch */
+    int iterations;         /* in all */
     bool started;           /* the epoch has begun */
     enum der_status status; /* of reading losses */
 };
@@ -82,61 +97,139 @@ static enum der_status curve_init(struct curve *c)
     }
     TRY(resnet_spec_init(c->ctx, &model.spec, "resnet32", c->set->channels, c->set->height,
                          c->set->width, 1.0));
-    TRY(backend_open(c->ctx, "cpu", NULL, &c->be));
+    TRY(backend_open(c->ctx, o->backend, NULL, &c->be));
     return supervised_new(c->be, &model, &c->model);
 }
 
-/* ---- initial parameters ------------------------------------------------------------------------ */
+/* ---- parameters -------------------------------------------------------------------------------- */
 
-static enum der_status dump_set(const struct param_set *set, FILE *index, FILE *values)
+/* What is done to one parameter, of which `host` holds the n values and receives new ones. */
+struct visitor {
+    enum der_status (*visit)(void *self, const struct param *param, float *host, size_t n);
+    void *self;
+    bool writes; /* the values go back */
+};
+
+static enum der_status visit_set(struct param_set *set, const struct visitor *visitor)
 {
     struct mem *mem = &set->ctx->mem;
     for (int i = 0; i < set->n; i++) {
-        const struct param *param = &set->items[i];
-        size_t n = (size_t)shape_count(param->shape);
-        (void)fprintf(index, "%s", param->name);
-        for (int d = 0; d < param->shape.rank; d++)
-            (void)fprintf(index, " %" PRId64, param->shape.dim[d]);
-        (void)fputc('\n', index);
+        size_t n = (size_t)shape_count(set->items[i].shape);
         float *host = mem_alloc(mem, n, sizeof *host);
         if (!host)
             return ctx_nomem(set->ctx);
         enum der_status status = param_read(set, i, host);
-        if (status == DER_OK && fwrite(host, sizeof *host, n, values) != n)
-            status = ctx_fail(set->ctx, DER_IO, "init.bin: could not be written");
+        if (status == DER_OK)
+            status = visitor->visit(visitor->self, &set->items[i], host, n);
+        if (status == DER_OK && visitor->writes)
+            status = param_write(set, i, host);
         mem_free(mem, host);
         TRY(status);
     }
     return DER_OK;
 }
 
-static FILE *create(const char *folder, const char *name)
+static enum der_status visit(const struct curve *c, const struct visitor *visitor)
+{
+    TRY(visit_set(c->model->extractor->params, visitor));
+    return visit_set(c->model->head, visitor);
+}
+
+struct jitter {
+    struct der_ctx *ctx;
+    uint64_t seed;
+    uint32_t stream;
+};
+
+static enum der_status jitter_param(void *self, const struct param *param, float *host, size_t n)
+{
+    struct jitter *jitter = self;
+    if (param->role != PARAM_LEARNT)
+        return DER_OK;
+    float *noise = mem_alloc(&jitter->ctx->mem, n, sizeof *noise);
+    if (!noise)
+        return ctx_nomem(jitter->ctx);
+    rng_normal(noise, (int64_t)n, 1.0, jitter->seed, RNG_TEST, jitter->stream++);
+    for (size_t i = 0; i < n; i++)
+        host[i] = (float)((double)host[i] * (1.0 + JITTER * (double)noise[i]));
+    mem_free(&jitter->ctx->mem, noise);
+    return DER_OK;
+}
+
+struct files {
+    const struct curve *curve;
+    FILE *index, *values;
+};
+
+static enum der_status load_param(void *self, const struct param *param, float *host, size_t n)
+{
+    const struct files *files = self;
+    if (fread(host, sizeof *host, n, files->values) != n)
+        return ctx_fail(files->curve->ctx, DER_FORMAT, "%s: ends before %s",
+                        files->curve->options->start, param->name);
+    return DER_OK;
+}
+
+/* The parameters that training starts from. */
+static enum der_status prepare(struct curve *c)
+{
+    const struct curve_options *o = c->options;
+    if (o->start) {
+        struct files files = {.curve = c, .values = fopen(o->start, "rb")};
+        if (!files.values)
+            return ctx_fail(c->ctx, DER_IO, "%s: cannot be read", o->start);
+        enum der_status status =
+            visit(c, &(struct visitor){.visit = load_param, .self = &files, .writes = true});
+        (void)fclose(files.values);
+        TRY(status);
+    }
+    if (o->jitter == 0)
+        return DER_OK;
+    struct jitter jitter = {.ctx = c->ctx, .seed = (uint64_t)o->jitter};
+    return visit(c, &(struct visitor){.visit = jitter_param, .self = &jitter, .writes = true});
+}
+
+static enum der_status dump_param(void *self, const struct param *param, float *host, size_t n)
+{
+    const struct files *files = self;
+    (void)fprintf(files->index, "%s", param->name);
+    for (int d = 0; d < param->shape.rank; d++)
+        (void)fprintf(files->index, " %" PRId64, param->shape.dim[d]);
+    (void)fputc('\n', files->index);
+    if (fwrite(host, sizeof *host, n, files->values) != n)
+        return ctx_fail(files->curve->ctx, DER_IO, "%s: could not be written",
+                        files->curve->options->folder);
+    return DER_OK;
+}
+
+static FILE *create(const char *folder, const char *name, const char *suffix)
 {
     char path[PATH_CHARS];
-    int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+    int length = snprintf(path, sizeof path, "%s/%s.%s", folder, name, suffix);
     return length > 0 && length < PATH_CHARS ? fopen(path, "wb") : NULL;
 }
 
-static enum der_status dump(const struct curve *c)
+/* Writes FOLDER/name.txt and .bin. */
+static enum der_status dump(const struct curve *c, const char *name)
 {
-    FILE *index = create(c->options->folder, "init.txt");
-    FILE *values = create(c->options->folder, "init.bin");
+    const char *folder = c->options->folder;
+    struct files files = {
+        .curve = c, .index = create(folder, name, "txt"), .values = create(folder, name, "bin")};
     enum der_status status = DER_OK;
-    if (!index || !values)
-        status = ctx_fail(c->ctx, DER_IO, "%s: init.txt and init.bin cannot be created there",
-                          c->options->folder);
+    if (!files.index || !files.values)
+        status = ctx_fail(c->ctx, DER_IO, "%s: %s.txt and %s.bin cannot be created there", folder,
+                          name, name);
     if (status == DER_OK) {
-        (void)fputs("classes", index);
+        (void)fputs("classes", files.index);
         for (int label = 0; label < N_CLASSES; label++)
-            (void)fprintf(index, " %" PRId32, c->order->class_of[label]);
-        (void)fputc('\n', index);
-        status = dump_set(c->model->extractor->params, index, values);
+            (void)fprintf(files.index, " %" PRId32, c->order->class_of[label]);
+        (void)fputc('\n', files.index);
+        status = visit(c, &(struct visitor){.visit = dump_param, .self = &files});
     }
-    if (status == DER_OK)
-        status = dump_set(c->model->head, index, values);
-    bool complete = (!index || fclose(index) == 0) & (!values || fclose(values) == 0);
+    bool complete =
+        (!files.index || fclose(files.index) == 0) & (!files.values || fclose(files.values) == 0);
     if (status == DER_OK && !complete)
-        status = ctx_fail(c->ctx, DER_IO, "%s: could not be written", c->options->folder);
+        status = ctx_fail(c->ctx, DER_IO, "%s: could not be written", folder);
     return status;
 }
 
@@ -171,18 +264,20 @@ static bool after_iteration(void *user)
     int64_t left = n - c->done * BATCH;
     c->status = print_loss(c, left < BATCH ? (int)left : BATCH);
     c->done++;
+    c->iterations++;
     if (c->done * BATCH >= n) {
         c->epoch++;
         c->done = 0;
         c->started = false;
     }
-    return c->status != DER_OK;
+    return c->status != DER_OK || c->iterations == c->options->iterations;
 }
 
 static enum der_status curve_run(struct curve *c)
 {
     TRY(curve_init(c));
-    TRY(dump(c));
+    TRY(prepare(c));
+    TRY(dump(c, "init"));
     struct train_hooks hooks = {.cancelled = after_iteration, .user = c};
     struct loader_options data[DATA_SPLITS];
     for (int split = 0; split < DATA_SPLITS; split++)
@@ -195,10 +290,13 @@ static enum der_status curve_run(struct curve *c)
                                     .batch = split == DATA_TRAIN ? BATCH : TEST_BATCH,
                                     .threads = 1,
                                     .seed = c->options->seed};
-    enum der_status status =
-        supervised_train(c->model, "curve", &c->schedule, &data[DATA_TRAIN], &hooks);
+    enum der_status status = DER_OK;
+    if (c->options->epochs > 0)
+        status = supervised_train(c->model, "curve", &c->schedule, &data[DATA_TRAIN], &hooks);
     TRY(c->status);
-    TRY(status);
+    if (status != DER_CANCELLED || c->iterations != c->options->iterations)
+        TRY(status);
+    TRY(dump(c, "final"));
     struct evaluation evaluation;
     status = supervised_test(c->model, &data[DATA_TEST], NULL, &evaluation);
     if (status == DER_OK)
@@ -225,6 +323,14 @@ static bool parse(int argc, char **argv, struct curve_options *o)
             o->warmup = number;
         else if (strcmp(argv[i], "--threads") == 0)
             o->threads = number;
+        else if (strcmp(argv[i], "--jitter") == 0)
+            o->jitter = number;
+        else if (strcmp(argv[i], "--iterations") == 0)
+            o->iterations = number;
+        else if (strcmp(argv[i], "--backend") == 0)
+            o->backend = value;
+        else if (strcmp(argv[i], "--start") == 0)
+            o->start = value;
         else if (strcmp(argv[i], "--seed") == 0)
             o->seed = strtoull(value, NULL, 10);
         else if (strcmp(argv[i], "--warmup-lr") == 0)
@@ -239,8 +345,13 @@ static bool parse(int argc, char **argv, struct curve_options *o)
 
 int main(int argc, char **argv)
 {
-    struct curve_options options = {
-        .epochs = 5, .warmup = 2, .threads = 1, .warmup_lr = 3e-5, .lr = 0.01, .seed = 1};
+    struct curve_options options = {.backend = "cpu",
+                                    .epochs = 5,
+                                    .warmup = 2,
+                                    .threads = 1,
+                                    .warmup_lr = 3e-5,
+                                    .lr = 0.01,
+                                    .seed = 1};
     if (!parse(argc, argv, &options)) {
         (void)fputs(USAGE, stderr);
         return 2;

@@ -1,12 +1,13 @@
 """The twin of der_curve: the same training in PyTorch, and the same lines.
 
     curve_torch.py DATA FOLDER [--epochs N] [--warmup N] [--warmup-lr X] [--lr X] [--seed N]
-                   [--threads N] [--jitter N]
+                   [--threads N] [--iterations N] [--double]
 
-FOLDER holds the init.bin and init.txt of der_curve, DATA the binary distribution of CIFAR-100.
-Order and augmentation come from tools/data_order.py; everything else is written here anew.
---jitter N (above 0) moves every initial parameter by about a unit in its last place, in another way for
-every N: what the losses then do is what rounding does to them.
+FOLDER holds what der_curve has written there: the parameters it started from, which are taken here too,
+and those it ended with. DATA is the binary distribution of CIFAR-100. Order and augmentation come from
+tools/data_order.py; everything else is written here anew. Behind the last line of der_curve comes one
+more, "test_der": the accuracy of what der_curve ended with, computed here. FOLDER receives
+torch-final.bin, in the order of init.txt. --double computes in float64.
 """
 import argparse
 import pathlib
@@ -26,7 +27,6 @@ SIZE, PAD, BRIGHTNESS = 32, 4, 63 / 255
 MEAN = np.array([.5071, .4867, .4408], np.float32).reshape(3, 1, 1)
 STD = np.array([.2675, .2565, .2761], np.float32).reshape(3, 1, 1)
 WIDTHS, N_BLOCKS = (16, 32, 64), 5
-JITTER = 6e-8  # relative: half a unit in the last place of a float32
 
 
 # ---- network, with torchvision's names -----------------------------------------------------------
@@ -69,11 +69,11 @@ class Network(nn.Module):
         return self.classifier(x.mean((2, 3)))
 
 
-def read_init(folder):
-    """The classes in their order, and the parameters by name."""
-    lines = (folder / "init.txt").read_text().splitlines()
+def read_state(folder, name):
+    """The classes in their order, and parameters and running statistics by name."""
+    lines = (folder / f"{name}.txt").read_text().splitlines()
     classes = [int(word) for word in lines[0].split()[1:]]
-    values = np.fromfile(folder / "init.bin", "<f4")
+    values = np.fromfile(folder / f"{name}.bin", "<f4")
     state, at = {}, 0
     for line in lines[1:]:
         name, *shape = line.split()
@@ -81,7 +81,7 @@ def read_init(folder):
         n = int(np.prod(shape))
         state[name] = torch.from_numpy(values[at:at + n].reshape(shape).copy())
         at += n
-    assert at == len(values), "init.bin and init.txt do not belong together"
+    assert at == len(values), f"{name}.bin and {name}.txt do not belong together"
     return classes, state
 
 
@@ -91,14 +91,6 @@ def make_network(n_classes, state):
     missing = [name for name in missing if not name.endswith("num_batches_tracked")]
     assert not missing and not unexpected, (missing, unexpected)
     return network
-
-
-def add_jitter(network, number):
-    generator = torch.Generator().manual_seed(number)
-    with torch.no_grad():
-        for values in network.parameters():
-            noise = torch.randn(values.shape, generator=generator, dtype=torch.float64)
-            values.copy_(values.double() * (1 + JITTER * noise))
 
 
 # ---- data ----------------------------------------------------------------------------------------
@@ -142,27 +134,32 @@ def batches(items, images, seed, epoch):
 def train(args, network, images, items):
     optimizer = torch.optim.SGD(network.parameters(), lr=args.lr, momentum=0.9, weight_decay=5e-4)
     network.train()
+    done = 0
     for epoch in range(args.epochs):
         lr = args.warmup_lr if epoch < args.warmup else args.lr
         for group in optimizer.param_groups:
             group["lr"] = lr
         for iteration, (pixels, labels) in enumerate(batches(items, images, args.seed, epoch)):
             optimizer.zero_grad()
-            loss = F.cross_entropy(network(pixels), labels)
+            loss = F.cross_entropy(network(pixels.to(args.dtype)), labels)
             loss.backward()
             optimizer.step()
             print(f"{epoch} {iteration} {len(labels)} {lr:.9g} {loss.item():.9g}", flush=True)
+            done += 1
+            if done == args.iterations:
+                return
 
 
 @torch.no_grad()
-def test(network, images, items):
+def test(args, network, images, items):
     """Top-1 accuracy in per cent, by the running statistics."""
     network.eval()
     right = 0
     for begin in range(0, len(items), TEST_BATCH):
         chosen = items[begin:begin + TEST_BATCH]
         pixels = torch.from_numpy(np.stack([normalise(images[s]) for s, _ in chosen]))
-        right += int((network(pixels).argmax(1) == torch.tensor([label for _, label in chosen])).sum())
+        labels = torch.tensor([label for _, label in chosen])
+        right += int((network(pixels.to(args.dtype)).argmax(1) == labels).sum())
     return 100 * right / len(items)
 
 
@@ -176,15 +173,21 @@ def main():
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--jitter", type=int, default=0)
+    parser.add_argument("--iterations", type=int, default=0, help="to stop after; 0: all epochs")
+    parser.add_argument("--double", dest="dtype", action="store_const", const=torch.float64,
+                        default=torch.float32)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    classes, state = read_init(args.folder)
-    network = make_network(len(classes), state)
-    if args.jitter:
-        add_jitter(network, args.jitter)
+    classes, state = read_state(args.folder, "init")
+    network = make_network(len(classes), state).to(args.dtype)
     train(args, network, *read_split(args.data / "train.bin", classes))
-    print(f"test {test(network, *read_split(args.data / 'test.bin', classes)):.2f}")
+    trained = network.state_dict()
+    torch.cat([trained[name].flatten().float() for name in state]).numpy().tofile(
+        args.folder / "torch-final.bin")
+    split = read_split(args.data / "test.bin", classes)
+    print(f"test {test(args, network, *split):.2f}")
+    theirs = make_network(len(classes), read_state(args.folder, "final")[1]).to(args.dtype)
+    print(f"test_der {test(args, theirs, *split):.2f}")
 
 
 if __name__ == "__main__":

@@ -24,10 +24,11 @@ MODELS = {"resnet18": "resnet18-cifar", "resnet32": "resnet32"}
 BATCH = 128
 LOADER_BATCH = 64  # of 224x224
 MIN_SECONDS = 1.0  # of one measurement: long against scheduling, short against a slow moment
+STEPS = (5, 10)  # of the rows der_step and der_overhead
 COMPILE_LIMITS = {10: 2.0, 50: 10.0}
 # What is to be reached, by the start of a row's name; ratios at least, the rest at most.
 TARGETS = {"train": "1.3", "infer": "1.5", "peak_memory": "1", "reorders": "0", "loader": "0.9",
-           "augment_share": "3 %",
+           "augment_share": "3 %", "der_overhead": "10 %",
            **{f"compile_{count}": f"{limit:g} s" for count, limit in COMPILE_LIMITS.items()}}
 
 
@@ -95,10 +96,20 @@ def peer_commands(args, model, infer):
             for layout, optimizer in itertools.product(formats, ("fused", "foreach"))}
 
 
-def best_peer(args, model, infer):
-    """The variant with the fastest of a few measurements, or None without a peer."""
+def peer_step_commands(args, model, t):
+    """Every variant of the peer's step t."""
+    base = [args.peer, ROOT / "bench" / "peer_torch.py", "--model", model, "--batch", BATCH,
+            "--threads", args.threads, "--extractors", t]
+    return {f"old ones {variant}, {layout}, {optimizer}":
+            base + ["--variant", variant, "--format", layout, "--optimizer", optimizer]
+            for variant, layout, optimizer in itertools.product(
+                ("eager", "frozen"), ("contiguous", "channels_last"), ("fused", "foreach"))}
+
+
+def best_peer(args, commands):
+    """The variant with the fastest of a few measurements."""
     best = None
-    for name, command in peer_commands(args, model, infer).items():
+    for name, command in commands.items():
         try:
             with Side(command) as side:
                 count = iterations_for(side)
@@ -120,7 +131,7 @@ def row(name, unit, ours, peer=None, note=""):
 
 
 def alternate(args, ours_commands, peer_command):
-    """Medians of every side after args.rounds turns, and their memory."""
+    """Times of every side in args.rounds turns, and their memory."""
     commands = {**ours_commands, **({"peer": peer_command} if peer_command else {})}
     with contextlib.ExitStack() as stack:
         sides = {name: stack.enter_context(Side(command)) for name, command in commands.items()}
@@ -130,7 +141,7 @@ def alternate(args, ours_commands, peer_command):
             for name, side in sides.items():
                 times[name].append(side.run(counts[name]))
         memory = {name: side.memory() for name, side in sides.items()}
-    return {name: statistics.median(values) for name, values in times.items()}, memory
+    return times, memory
 
 
 def network_rows(args, kind, short):
@@ -138,11 +149,12 @@ def network_rows(args, kind, short):
     infer = kind == "infer"
     name = f"{kind}_{short}"
     print(f"{name}: looking for the fastest peer", file=sys.stderr)
-    variant, command = best_peer(args, MODELS[short], infer) if args.peer else ("", None)
+    variant, command = best_peer(args, peer_commands(args, MODELS[short], infer)) if args.peer else ("", None)
     print(f"{name}: {args.rounds} rounds against {variant or 'nobody'}", file=sys.stderr)
     builds = {suffix: ours_command(binary, MODELS[short], infer, args.threads)
               for suffix, binary in args.binaries.items()}
-    medians, memory = alternate(args, builds, command)
+    times, memory = alternate(args, builds, command)
+    medians = {key: statistics.median(values) for key, values in times.items()}
     rows = []
     for suffix in builds:
         rows.append(row(name + suffix, "ms", medians[suffix], medians.get("peer"), variant))
@@ -152,6 +164,31 @@ def network_rows(args, kind, short):
                for key in (suffix, "peer")]
         rows.append(row(f"working_memory_{name}{suffix}", "MiB", *own,
                         "peak less what the loaded program takes before it starts"))
+    return rows
+
+
+def step_rows(args, short, t):
+    """One iteration of DER at step t beside the same in PyTorch, and what it costs above its two parts:
+    training the new extractor, and the old ones folded. All take turns; the median of the rounds'
+    overheads counts."""
+    name = f"der_step_{short}_t{t}"
+    print(f"{name}: looking for the fastest peer", file=sys.stderr)
+    variant, command = (best_peer(args, peer_step_commands(args, MODELS[short], t))
+                        if args.peer else ("", None))
+    print(f"{name}: {args.rounds} rounds against {variant or 'nobody'}", file=sys.stderr)
+    parts = {suffix + part: [binary, "der", "--model", MODELS[short], "--batch", BATCH, "--threads",
+                             args.threads, "--extractors", t, "--part", part]
+             for suffix, binary in args.binaries.items() for part in ("step", "train", "frozen")}
+    times, _ = alternate(args, parts, command)
+    medians = {key: statistics.median(values) for key, values in times.items()}
+    rows = []
+    for suffix in args.binaries:
+        step, train, frozen = (times[suffix + part] for part in ("step", "train", "frozen"))
+        overhead = statistics.median(100 * (s / (a + b) - 1) for s, a, b in zip(step, train, frozen))
+        rows.append(row(name + suffix, "ms", medians[suffix + "step"], medians.get("peer"), variant))
+        rows.append(row(f"der_overhead_{short}_t{t}{suffix}", "%", overhead,
+                        note=f"above {medians[suffix + 'train']:.0f} ms of training and "
+                             f"{medians[suffix + 'frozen']:.0f} ms of {t - 1} frozen extractors"))
     return rows
 
 
@@ -292,6 +329,8 @@ def collect(args):
          for kind in ("train", "infer") for short in MODELS),
         ((f"reorders_{kind}_{short}", lambda k=kind, s=short: reorder_rows(args, k, s))
          for kind in ("train", "infer") for short in MODELS),
+        ((f"der_step_{short}_t{t}", lambda s=short, t=t: step_rows(args, s, t))
+         for short in MODELS for t in STEPS),
         [("compile", lambda: compile_rows(args)), ("loader", lambda: loader_rows(args)),
          ("augment_share", lambda: augment_rows(args))])
         if not args.only or name in args.only]
@@ -308,7 +347,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9, help="turns of every side")
     parser.add_argument("--trials", type=int, default=3, help="measurements to choose a variant")
     parser.add_argument("--only", nargs="+", metavar="NAME",
-                        help="train_resnet18, infer_resnet32, reorders_train_resnet18, compile...")
+                        help="train_resnet18, reorders_train_resnet18, der_step_resnet32_t5, compile...")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     parser.add_argument("--output", type=pathlib.Path, help="default: BUILD/bench.json")
     args = parser.parse_args()
