@@ -1,7 +1,7 @@
 """The twin of `der train --method der`: the same method and schedule, written anew in PyTorch.
 
     der_torch.py DATA OUT [--steps N] [--classes N] [--epochs N] [--classifier-epochs N] [--seed N]
-                 [--threads N] [--images N]
+                 [--threads N] [--images N] [--device cpu|cuda]
 
 DATA is the binary distribution of CIFAR-100. Trains the 32-layer network with DER's masks (stage-shared
 stream masks, inner masks per block), its auxiliary loss, hard phase, pruning, balanced classifier stage
@@ -34,6 +34,7 @@ LR, MOMENTUM, DECAY = 0.1, 0.9, 5e-4
 LAMBDA_A, LAMBDA_S = 1.0, 0.75
 GAIN, S_MAX, CLAMP = 5.0, 400.0, 6.0
 TEMPERATURE, MEMORY = 5.0, 2000
+SOFT_FLOOR = 1e-20  # a soft mask is never 0: a ReLU behind it would keep the task's gradient away
 HARD_SHARE = 0.55  # the hard phase begins at the first drop behind this share of the epochs
 
 
@@ -141,7 +142,7 @@ class Gate(torch.autograd.Function):
     def forward(ctx, e, s):
         ctx.save_for_backward(e)
         ctx.hard = math.isinf(s)
-        return hard_mask(e).to(e.dtype) if ctx.hard else torch.sigmoid(s * e)
+        return hard_mask(e).to(e.dtype) if ctx.hard else torch.sigmoid(s * e).clamp(min=SOFT_FLOOR)
 
     @staticmethod
     def backward(ctx, d_m):
@@ -187,7 +188,8 @@ class Images:
     @staticmethod
     def floats(images):
         pixels = (images.astype(np.float32) / np.float32(255) - MEAN) / STD
-        return torch.from_numpy(pixels).contiguous(memory_format=torch.channels_last)
+        pixels = torch.from_numpy(pixels).to(torch.get_default_device())
+        return pixels.contiguous(memory_format=torch.channels_last)
 
     def augmented(self, samples, rng):
         """Crop out of a border of zeros, flip, brightness on bytes with truncation."""
@@ -354,7 +356,7 @@ class Learner:
             with torch.no_grad():
                 features = torch.cat([self.features(self.images.floats(self.images.train[part]))
                                       for part in np.array_split(samples, 4)])
-            self.memory.append([samples[i] for i in herd(features.double().numpy(), quota)])
+            self.memory.append([samples[i] for i in herd(features.double().cpu().numpy(), quota)])
 
     @torch.no_grad()
     def test(self):
@@ -391,9 +393,12 @@ def main():
     parser.add_argument("--classifier-epochs", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--images", type=int, help="of every class; all of them")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    torch.set_default_device(args.device)
+    torch.backends.cudnn.allow_tf32 = False  # single precision, as on the CPU
     torch.manual_seed(args.seed)
     with args.out.open("w") as stream:
         def report(row):
