@@ -66,13 +66,14 @@ enum der_status model_write(const struct model *model, const struct io_calls *io
 /* ---- loading ------------------------------------------------------------------------------------- */
 
 /* Does the file have what a network of this description needs? */
-static enum der_status check_extractor(struct der_ctx *ctx, struct safetensors_file *file,
+static enum der_status check_extractor(struct der_ctx *ctx, const char *source,
+                                       struct safetensors_file *file,
                                        const struct resnet_spec *spec, int number, int *n_tensors)
 {
     char prefix[PREFIX_CHARS];
     struct param_set *declared;
     TRY(param_set_new(ctx, &declared));
-    enum der_status status = resnet_declare(spec, declared);
+    enum der_status status = text_blame(ctx, source, resnet_declare(spec, declared));
     if (status == DER_OK)
         status =
             params_are_stored(file, prefix_of(number, prefix), declared, false, n_tensors);
@@ -128,10 +129,10 @@ static enum der_status load_tensors(struct model *model, struct backend *be, con
     int n_tensors = 0;
     int64_t feature_dim = 0;
     for (int i = 0; i < n_specs; i++) {
-        TRY(check_extractor(model->ctx, file, &specs[i], i, &n_tensors));
+        TRY(check_extractor(model->ctx, source, file, &specs[i], i, &n_tensors));
         feature_dim += resnet_feature_dim(&specs[i]);
     }
-    TRY(declare_classifier(model, feature_dim));
+    TRY(text_blame(model->ctx, source, declare_classifier(model, feature_dim)));
     TRY(params_are_stored(file, "", model->classifier, false, &n_tensors));
     if (n_tensors != safetensors_count(file))
         return ctx_fail(model->ctx, DER_FORMAT,

@@ -22,6 +22,15 @@ enum {
 
 /* ---- any object ---------------------------------------------------------------------------------- */
 
+enum der_status text_blame(struct der_ctx *ctx, const char *source, enum der_status status)
+{
+    char sentence[CTX_ERROR_MAX];
+    if (status != DER_ARG)
+        return status;
+    memcpy(sentence, ctx->error, sizeof sentence);
+    return ctx_fail(ctx, DER_FORMAT, "%.200s: %.300s", source, sentence);
+}
+
 static bool is_key(const char *const *keys, const char *name)
 {
     for (; *keys; keys++)
@@ -390,15 +399,12 @@ static enum der_status get_network(struct model *model, const char *source, cons
     struct der_ctx *ctx = model->ctx;
     struct model_info *info = &model->info;
     struct resnet_spec full;
-    char sentence[CTX_ERROR_MAX];
     TRY(text_members(ctx, source, object, keys));
     TRY(get_copy(model, source, object, "name", &info->network));
     TRY(json_get_number(ctx, source, object, "width", &info->width));
-    if (resnet_spec_init(ctx, &full, info->network, info->input.channels, info->input.height,
-                         info->input.width, info->width) == DER_OK)
-        return DER_OK;
-    memcpy(sentence, ctx->error, sizeof sentence);
-    return ctx_fail(ctx, DER_FORMAT, "%.200s: %.300s", source, sentence);
+    return text_blame(ctx, source,
+                      resnet_spec_init(ctx, &full, info->network, info->input.channels,
+                                       info->input.height, info->input.width, info->width));
 }
 
 static enum der_status get_provenance(struct model *model, const char *source, const cJSON *object)

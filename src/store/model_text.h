@@ -9,6 +9,11 @@
 
 #define STORE_METADATA_KEY "der" /* of safetensors' metadata, in every file of this room */
 
+/* What other rooms call a wrong argument is a fault of the file when it came from there: DER_ARG becomes
+ * DER_FORMAT, and the sentence begins with the source. Other statuses pass. */
+NODISCARD enum der_status text_blame(struct der_ctx *ctx, const char *source,
+                                     enum der_status status);
+
 /* An object has these members, each once, and no others: DER_FORMAT otherwise. `keys` ends with NULL; one
  * that begins with '?' may be missing. */
 NODISCARD enum der_status text_members(struct der_ctx *ctx, const char *source, const cJSON *object,

@@ -150,13 +150,7 @@ static enum der_status add_tests(struct state_file *file, int n, const int64_t *
                                         .top5 = counts + 2 * k,
                                         .parameters = parameters[2 * t],
                                         .parameters_with_classifier = parameters[2 * t + 1]};
-        enum der_status status = incremental_add(file->metrics, &step);
-        if (status == DER_ARG) {
-            char sentence[CTX_ERROR_MAX];
-            memcpy(sentence, ctx->error, sizeof sentence);
-            return ctx_fail(ctx, DER_FORMAT, "%.200s: %.300s", file->path, sentence);
-        }
-        TRY(status);
+        TRY(text_blame(ctx, file->path, incremental_add(file->metrics, &step)));
         counts += 3 * k;
         n_counts -= 3 * k;
     }
