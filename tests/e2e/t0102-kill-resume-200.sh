@@ -1,0 +1,25 @@
+#!/bin/bash
+# The same as t0101 with 200 kills, several in a row before a run may end.
+# labels: slow
+. "$(dirname "$0")/../support/test-lib.sh"
+. "$root/tests/support/runs.sh"
+
+start_reference
+n_kills=0
+n_runs=0
+while [ "$n_kills" -lt 200 ]; do
+    n_runs=$((n_runs + 1))
+    moments=""
+    for _ in 1 2 3 4 5 6 7 8; do
+        moment=$(random_moment $((duration * 2 / 3)))
+        killed_after "$moment" "$DER" train "${run_flags[@]}" --out run --resume || break
+        n_kills=$((n_kills + 1))
+        moments="$moments $moment"
+    done
+    expect_code 0 "run $n_runs goes on after$moments s" "$DER" train "${run_flags[@]}" --out run --resume
+    check "and ends with the same bytes" same_run whole run
+    rm -rf run
+done
+echo "# $n_kills kills of $n_runs runs"
+
+done_testing
