@@ -5,10 +5,10 @@
 
 start_reference
 for i in 1 2 3; do
-    moment=$(random_moment "$duration")
-    echo "# kill $i after $moment s"
-    killed_after "$moment" "$DER" train "${run_flags[@]}" --out "run$i"
-    expect_code 0 "run $i goes on after $moment s" "$DER" train "${run_flags[@]}" --out "run$i" --resume
+    random_moment $((n_lines - 1))
+    killed_at "run$i" "$at_line" "$at_ms" "$DER" train "${run_flags[@]}" --out "run$i"
+    expect_code 0 "a run killed $at_ms ms after line $at_line goes on" \
+        "$DER" train "${run_flags[@]}" --out "run$i" --resume
     check "and ends with the same bytes" same_run whole "run$i"
 done
 

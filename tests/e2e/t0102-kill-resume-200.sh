@@ -11,12 +11,14 @@ while [ "$n_kills" -lt 200 ]; do
     n_runs=$((n_runs + 1))
     moments=""
     for _ in 1 2 3 4 5 6 7 8; do
-        moment=$(random_moment $((duration * 2 / 3)))
-        killed_after "$moment" "$DER" train "${run_flags[@]}" --out run --resume || break
+        random_moment $((n_lines / 4))
+        at_line=$((at_line + $(count_lines run)))
+        killed_at run "$at_line" "$at_ms" "$DER" train "${run_flags[@]}" --out run --resume || break
         n_kills=$((n_kills + 1))
-        moments="$moments $moment"
+        moments="$moments $at_line+$at_ms"
     done
-    expect_code 0 "run $n_runs goes on after$moments s" "$DER" train "${run_flags[@]}" --out run --resume
+    expect_code 0 "run $n_runs goes on after kills at$moments" \
+        "$DER" train "${run_flags[@]}" --out run --resume
     check "and ends with the same bytes" same_run whole run
     rm -rf run
 done

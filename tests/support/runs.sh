@@ -22,33 +22,37 @@ same_run() { # RUN RUN: byte for byte, times aside
         diff <(ls -A "$1") <(ls -A "$2")
 }
 
-killed_after() { # SECONDS COMMAND...: true when the process was killed, false when it had ended by itself
-    local seconds=$1 pid
-    shift
+count_lines() { # RUN: lines of metrics.jsonl so far
+    local lines=()
+    [ -f "$1/metrics.jsonl" ] && mapfile -t lines <"$1/metrics.jsonl"
+    echo ${#lines[@]}
+}
+
+# A moment is a number of lines in metrics.jsonl, which grows with every epoch however busy the machine is, and
+# milliseconds behind it.
+random_moment() { # sets at_line and at_ms; $1: lines to come at most
+    at_line=$((RANDOM % ($1 + 1)))
+    at_ms=$((RANDOM % 120))
+}
+
+killed_at() { # RUN LINE MS COMMAND...: true when it was killed, false when it had ended by itself
+    local run=$1 line=$2 ms=$3 pid
+    shift 3
     "$@" >/dev/null 2>kill.err &
     pid=$!
-    sleep "$seconds"
+    while kill -0 "$pid" 2>/dev/null && [ "$(count_lines "$run")" -lt "$line" ]; do
+        sleep 0.005
+    done
+    sleep "$(printf '0.%03d' "$ms")"
     kill -KILL "$pid" 2>/dev/null
     wait "$pid" 2>/dev/null
     [ $? -eq 137 ]
 }
 
-# A moment within the next $1 milliseconds, as seconds.
-random_moment() {
-    local ms=$((RANDOM * $1 / 32768))
-    printf '%d.%03d' $((ms / 1000)) $((ms % 1000))
-}
-
-now_ms() {
-    echo $(($(date +%s%N) / 1000000))
-}
-
-start_reference() { # makes the run "whole"; sets duration, in milliseconds, and seeds RANDOM
-    local begin
-    begin=$(now_ms)
+start_reference() { # makes the run "whole", counts its lines in n_lines, and seeds RANDOM
     expect_code 0 "a run that nobody disturbs" "$DER" train "${run_flags[@]}" --out whole
-    duration=$(($(now_ms) - begin))
-    seed=${DER_KILL_SEED:-$((begin % 32768))}
+    n_lines=$(count_lines whole)
+    seed=${DER_KILL_SEED:-$(($(date +%s%N) / 1000 % 32768))}
     RANDOM=$seed
-    echo "# takes $duration ms; moments come from DER_KILL_SEED=$seed"
+    echo "# writes $n_lines lines; moments come from DER_KILL_SEED=$seed"
 }
