@@ -212,9 +212,9 @@ static enum exit_code run(struct flags *f)
     if (status != DER_OK)
         return fail_status(NULL, status);
     if (!f->train.resume || has_settings(f, &assignments))
-        status = der_settings_new(ctx, f->preset ? f->preset : "custom",
-                                  f->method ? f->method : "der", assignments.all, assignments.n,
-                                  &settings);
+        status =
+            der_settings_new(ctx, f->preset ? f->preset : "custom", f->method ? f->method : "der",
+                             assignments.all, assignments.n, &settings);
     f->train.settings = settings;
     enum exit_code code = status == DER_OK ? train(ctx, f) : fail_status(ctx, status);
     der_settings_free(settings);

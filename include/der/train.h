@@ -79,7 +79,8 @@ struct der_train_result {
     double bwt, fwt;         /* backward and forward transfer, per cent */
     double classifier_bound; /* mean over the steps */
     double seconds;          /* of this call */
-    bool was_finished;       /* resume: there was nothing left to do; of the rest only `last` is filled in */
+    bool
+        was_finished; /* resume: there was nothing left to do; of the rest only `last` is filled in */
 };
 
 /* Trains and tests. A run with a folder can be ended at any moment, by the cancel function or by force: its

@@ -120,10 +120,8 @@ static enum der_status measure_reference(struct experiment *x, int t, int n_new,
 
 static enum der_status run_step(struct experiment *x, int t, int n_new, struct step_report *report)
 {
-    struct train_hooks hooks = {.progress = on_progress,
-                                .epoch_done = on_epoch_done,
-                                .cancelled = is_cancelled,
-                                .user = x};
+    struct train_hooks hooks = {
+        .progress = on_progress, .epoch_done = on_epoch_done, .cancelled = is_cancelled, .user = x};
     struct extras extras;
     struct step_record record = {
         .report = report, .metrics = x->metrics, .learner = x->learner, .n_new = n_new};
@@ -235,7 +233,8 @@ static enum der_status read_record(struct experiment *x)
     TRY(run_folder_has_run(x->ctx, o->out, &has_run));
     if (!has_run && !o->data)
         return ctx_fail(x->ctx, DER_ARG,
-                        "%s holds no run to resume, and a data set to begin one is missing", o->out);
+                        "%s holds no run to resume, and a data set to begin one is missing",
+                        o->out);
     if (!has_run) {
         ctx_log(x->ctx, DER_LOG_INFO, "%s holds no run yet: it begins now", o->out);
         return DER_OK;

@@ -37,7 +37,7 @@ struct experiment_hooks {
 
 struct experiment_options {
     struct config config;
-    const char *data;       /* folder of a data set, or "synth:..."; resume: NULL is the run's own */
+    const char *data; /* folder of a data set, or "synth:..."; resume: NULL is the run's own */
     const char *class_list; /* image folders: a file with the classes to use; may be NULL */
     const char *out;        /* run folder to make; NULL: nothing is written */
     bool resume;            /* go on with the run in `out`; where there is none yet, begin it */
@@ -57,7 +57,7 @@ struct experiment_summary {
     int steps, n_classes;
     int64_t n_train, n_test; /* images */
     bool on_validation;      /* tests were on held-out training images */
-    bool was_finished;       /* there was nothing left to do; of the rest only `last` is filled in */
+    bool was_finished; /* there was nothing left to do; of the rest only `last` is filled in */
     struct step_report last;
     double bwt, fwt;
     double bound; /* average over the steps of the classifier's upper bound */

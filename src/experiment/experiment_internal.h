@@ -15,7 +15,8 @@ struct experiment {
     struct run_record record;          /* of a resumed run; root is NULL otherwise */
     struct dataset *set;
     struct class_order *order;
-    const char **classes; /* [set->n_classes] names in learning order; owned, not what they point to */
+    const char *
+        *classes; /* [set->n_classes] names in learning order; owned, not what they point to */
     struct data_view *train, *test;
     enum data_split test_split;
     struct backend *be;

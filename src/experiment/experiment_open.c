@@ -41,9 +41,10 @@ static enum der_status open_classes(struct experiment *x)
         for (int other = 0; other < k && is_usable; other++)
             is_usable = strcmp(x->classes[other], name) != 0;
         if (!is_usable && x->options.out)
-            return ctx_fail(x->ctx, DER_ARG,
-                            "class '%s' of %s cannot be saved: names are UTF-8, not empty, and differ",
-                            name, x->options.data);
+            return ctx_fail(
+                x->ctx, DER_ARG,
+                "class '%s' of %s cannot be saved: names are UTF-8, not empty, and differ", name,
+                x->options.data);
     }
     return DER_OK;
 }
@@ -115,8 +116,7 @@ static enum der_status create_folder(struct experiment *x)
     json_free(settings);
     if (!config)
         return ctx_nomem(x->ctx);
-    enum der_status status =
-        run_folder_create(x->ctx, NULL, x->options.out, config, &x->folder);
+    enum der_status status = run_folder_create(x->ctx, NULL, x->options.out, config, &x->folder);
     json_free(config);
     return status;
 }

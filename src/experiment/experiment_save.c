@@ -89,8 +89,8 @@ static enum der_status restore_learner(struct experiment *x)
     struct model *model;
     struct exemplar_file *file = NULL;
     TRY(run_folder_load_model(x->folder, x->be, &model));
-    enum der_status status = run_folder_load_exemplars(
-        x->folder, x->set->n_classes, x->set->part[DATA_TRAIN].n, &file);
+    enum der_status status =
+        run_folder_load_exemplars(x->folder, x->set->n_classes, x->set->part[DATA_TRAIN].n, &file);
     if (status == DER_OK)
         status = adopt(x, model, file);
     exemplar_file_free(file);

@@ -110,11 +110,11 @@ cJSON *record_config(const struct experiment_options *options, const cJSON *sett
     add_item(&m, "class_names", class_names(set, order));
     add_text(&m, "device", options->backend);
     add_text(&m, "precision", precision_name(options->backend_options.precision));
-    m.failed |= !cJSON_AddBoolToObject(m.object, "deterministic",
-                                       options->backend_options.deterministic);
+    m.failed |=
+        !cJSON_AddBoolToObject(m.object, "deterministic", options->backend_options.deterministic);
     add_number(&m, "threads", threads);
     add_text(&m, "onednn", build->dnnl);
-    add_text(&m, "cuda", build->cuda);
+    add_text(&m, "cuda_toolkit", build->cuda);
     add_number(&m, "max_steps", options->max_steps);
     add_text(&m, "measure", measure_names(options->measure, measures));
     return done(&m);

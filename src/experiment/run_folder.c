@@ -24,10 +24,13 @@ enum run_file {
     RUN_FILES
 };
 
-static const char *const NAMES[RUN_FILES] = {
-    "config.json",       "metrics.jsonl",          "state.safetensors",
-    "model.safetensors", "exemplars.safetensors",  "model.safetensors.next",
-    "exemplars.safetensors.next"};
+static const char *const NAMES[RUN_FILES] = {"config.json",
+                                             "metrics.jsonl",
+                                             "state.safetensors",
+                                             "model.safetensors",
+                                             "exemplars.safetensors",
+                                             "model.safetensors.next",
+                                             "exemplars.safetensors.next"};
 
 struct run_folder {
     struct der_ctx *ctx;
@@ -93,8 +96,7 @@ static enum der_status write_config(struct run_folder *folder, const cJSON *conf
     struct der_ctx *ctx = folder->ctx;
     char *text;
     if (exists(folder->file[FILE_CONFIG]))
-        return ctx_fail(ctx, DER_ARG,
-                        "%s holds a run already; resume it, or choose another folder",
+        return ctx_fail(ctx, DER_ARG, "%s holds a run already; resume it, or choose another folder",
                         folder->path);
     TRY(json_print(ctx, config, true, &text));
     size_t length = strlen(text);
@@ -124,8 +126,9 @@ static enum der_status length_of_lines(struct run_folder *folder, int64_t n_line
             *length = (int64_t)i + 1;
     file_bytes_free(&ctx->mem, &bytes);
     if (n < n_lines)
-        return ctx_fail(ctx, DER_FORMAT, "%s has %lld lines, fewer than the %lld that the state knows",
-                        path, (long long)n, (long long)n_lines);
+        return ctx_fail(ctx, DER_FORMAT,
+                        "%s has %lld lines, fewer than the %lld that the state knows", path,
+                        (long long)n, (long long)n_lines);
     return DER_OK;
 }
 
@@ -195,8 +198,8 @@ static enum der_status read_fingerprint(struct run_folder *folder)
     struct der_ctx *ctx = folder->ctx;
     struct file_bytes bytes = {0};
     struct fault fault;
-    enum der_status status = file_read(&ctx->mem, NULL, folder->file[FILE_CONFIG], JSON_MAX_BYTES,
-                                       &bytes, &fault);
+    enum der_status status =
+        file_read(&ctx->mem, NULL, folder->file[FILE_CONFIG], JSON_MAX_BYTES, &bytes, &fault);
     if (status != DER_OK)
         return ctx_fail(ctx, status, "%s", fault.text);
     folder->run = fingerprint_bytes(FINGERPRINT_START, bytes.data, bytes.size);
@@ -232,12 +235,13 @@ static enum der_status sync_names(struct run_folder *folder)
     int result = io_fsync_folder(folder->io, fd);
     int error = errno;
     (void)io_close(folder->io, fd);
-    return result == 0 ? DER_OK : io_fail(folder->ctx, "cannot sync the folder", folder->path, error);
+    return result == 0 ? DER_OK
+                       : io_fail(folder->ctx, "cannot sync the folder", folder->path, error);
 }
 
 /* A file that waits for its place gets it when it belongs to the state, and goes otherwise. */
-static enum der_status settle_one(struct run_folder *folder, enum run_file next, enum run_file place,
-                                  int n_learnt)
+static enum der_status settle_one(struct run_folder *folder, enum run_file next,
+                                  enum run_file place, int n_learnt)
 {
     struct der_ctx *ctx = folder->ctx;
     int step = 0;

@@ -96,23 +96,20 @@ static void make_model(struct fixture *f, struct content *c, int step)
                                .n_blocks = {1},
                                .stream = {COLS},
                                .inner = {{1}}};
-    c->model = (struct model){.ctx = f->ctx,
-                              .info = {.classes = NAMES,
-                                       .n_classes = step,
-                                       .n_steps = step,
-                                       .steps = {1, 1, 1},
-                                       .input = {.channels = 1,
-                                                 .height = 4,
-                                                 .width = 4,
-                                                 .mean = {0.5F},
-                                                 .std = {0.5F}},
-                                       .network = "resnet32",
-                                       .width = 1.0,
-                                       .temperature = 1.0,
-                                       .version = "0",
-                                       .preset = ""},
-                              .n_extractors = 1,
-                              .classifier = new_set(f, step, (float)step)};
+    c->model = (struct model){
+        .ctx = f->ctx,
+        .info = {.classes = NAMES,
+                 .n_classes = step,
+                 .n_steps = step,
+                 .steps = {1, 1, 1},
+                 .input = {.channels = 1, .height = 4, .width = 4, .mean = {0.5F}, .std = {0.5F}},
+                 .network = "resnet32",
+                 .width = 1.0,
+                 .temperature = 1.0,
+                 .version = "0",
+                 .preset = ""},
+        .n_extractors = 1,
+        .classifier = new_set(f, step, (float)step)};
     assert_ok(f->ctx, extractor_new(f->be, &spec, &c->model.extractors[0]));
 }
 

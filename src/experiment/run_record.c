@@ -38,7 +38,7 @@ static enum der_status get_texts(struct der_ctx *ctx, const char *path, const cJ
                  {"measure", &record->measure},
                  {"der", &record->version},
                  {"onednn", &record->onednn},
-                 {"cuda", &record->cuda}};
+                 {"cuda_toolkit", &record->cuda}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         TRY(json_get_text(ctx, path, root, texts[i].key, texts[i].text));
     if (cJSON_HasObjectItem(root, "class_list"))
@@ -95,8 +95,8 @@ static void note_difference(void *user, const char *key, const char *a, const ch
 {
     struct differences *d = user;
     size_t room = sizeof d->text - d->length;
-    int n = snprintf(d->text + d->length, room, "%s%s=%s, not %s", d->length > 0 ? "; " : "", key, a,
-                     b);
+    int n = snprintf(d->text + d->length, room, "%s%s=%s, not %s", d->length > 0 ? "; " : "", key,
+                     a, b);
     if (n > 0)
         d->length += (size_t)n < room ? (size_t)n : room - 1;
 }

@@ -8,8 +8,8 @@
 #include "json/json.h"
 
 struct run_record {
-    cJSON *root;          /* owner of the texts */
-    struct config config; /* the settings */
+    cJSON *root;                   /* owner of the texts */
+    struct config config;          /* the settings */
     const char *data, *class_list; /* class_list may be NULL */
     const char *data_checksum;
     const char *device, *precision, *bad_images, *measure;

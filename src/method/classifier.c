@@ -92,8 +92,7 @@ static enum der_status save(void *self, int epochs_done)
     return saver->save(saver->user, &point);
 }
 
-static const struct stage_ops STAGE = {
-    .program = program, .scalars = write_scalars, .save = save};
+static const struct stage_ops STAGE = {.program = program, .scalars = write_scalars, .save = save};
 
 /* Puts the head where a saved state was. */
 static enum der_status restore(struct head_stage *stage, int *first_epoch)

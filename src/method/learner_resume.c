@@ -111,7 +111,8 @@ static enum der_status check_model(const struct learner *learner, const struct m
     bool keeps = learner->options.config.method != METHOD_JOINT;
     if (input->channels != spec->in_channels || input->height != spec->height ||
         input->width != spec->width)
-        return ctx_fail(ctx, DER_FORMAT, "the model reads images of %d x %d x %d, the run %d x %d x %d",
+        return ctx_fail(ctx, DER_FORMAT,
+                        "the model reads images of %d x %d x %d, the run %d x %d x %d",
                         input->channels, input->height, input->width, spec->in_channels,
                         spec->height, spec->width);
     if (model->info.n_classes > learner->options.n_classes)

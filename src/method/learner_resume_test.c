@@ -17,10 +17,9 @@ enum { CLASSES = 4, PER_STEP = 2, SIZE = 12, EPOCHS = 5, HEAD_EPOCHS = 3 };
 static const char *const NAMES[CLASSES] = {"a", "b", "c", "d"};
 
 /* Two epochs of warm-up, masks that harden in the fourth, a wanted size: all that happens within a step. */
-static const char *const SETTINGS[] = {"memory=12",     "batch=16",         "epochs=5",
-                                       "drops=3,4",     "warmup_epochs=2",  "classifier_epochs=3",
-                                       "lr=0.05",       "mask_gain=20",     "target_params=9000",
-                                       "step_classes=2"};
+static const char *const SETTINGS[] = {
+    "memory=12",           "batch=16", "epochs=5",     "drops=3,4",          "warmup_epochs=2",
+    "classifier_epochs=3", "lr=0.05",  "mask_gain=20", "target_params=9000", "step_classes=2"};
 
 struct fixture {
     struct der_ctx *ctx;

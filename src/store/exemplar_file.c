@@ -54,7 +54,8 @@ static enum der_status gather(const struct exemplars *memory, int64_t **numbers,
     return DER_OK;
 }
 
-static enum der_status write_lists(const struct exemplars *memory, struct safetensors_writer *writer)
+static enum der_status write_lists(const struct exemplars *memory,
+                                   struct safetensors_writer *writer)
 {
     struct tensor_list list;
     int64_t *numbers;
@@ -64,8 +65,7 @@ static enum der_status write_lists(const struct exemplars *memory, struct safete
     tensor_list_init(&list, memory->ctx);
     enum der_status status = tensor_list_add(&list, "counts", SAFETENSORS_I64, n, -1, numbers);
     if (status == DER_OK)
-        status =
-            tensor_list_add(&list, "samples", SAFETENSORS_I64, n_samples, -1, numbers + n);
+        status = tensor_list_add(&list, "samples", SAFETENSORS_I64, n_samples, -1, numbers + n);
     if (status == DER_OK)
         status = tensor_list_write(&list, writer);
     tensor_list_fini(&list);
@@ -147,10 +147,10 @@ static enum der_status check_samples(struct der_ctx *ctx, const char *path, cons
         memcpy(sorted, samples, (size_t)n * sizeof *sorted);
     qsort(sorted, (size_t)n, sizeof *sorted, compare_numbers);
     if (n > 0 && (sorted[0] < 0 || sorted[n - 1] >= n_samples))
-        status = ctx_fail(ctx, DER_FORMAT,
-                          "%s: sample %lld does not exist; the data set has %lld training images",
-                          path, (long long)(sorted[0] < 0 ? sorted[0] : sorted[n - 1]),
-                          (long long)n_samples);
+        status =
+            ctx_fail(ctx, DER_FORMAT,
+                     "%s: sample %lld does not exist; the data set has %lld training images", path,
+                     (long long)(sorted[0] < 0 ? sorted[0] : sorted[n - 1]), (long long)n_samples);
     for (int64_t i = 1; i < n && status == DER_OK; i++)
         if (sorted[i] == sorted[i - 1])
             status = ctx_fail(ctx, DER_FORMAT, "%s: sample %lld occurs twice", path,

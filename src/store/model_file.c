@@ -75,8 +75,7 @@ static enum der_status check_extractor(struct der_ctx *ctx, const char *source,
     TRY(param_set_new(ctx, &declared));
     enum der_status status = text_blame(ctx, source, resnet_declare(spec, declared));
     if (status == DER_OK)
-        status =
-            params_are_stored(file, prefix_of(number, prefix), declared, false, n_tensors);
+        status = params_are_stored(file, prefix_of(number, prefix), declared, false, n_tensors);
     param_set_free(declared);
     return status;
 }
@@ -92,8 +91,8 @@ static enum der_status check_variances(const struct param_set *set, const char *
         for (int64_t c = 0; c < n && status == DER_OK; c++)
             if (values[c] < 0.0f)
                 status = ctx_fail(set->ctx, DER_FORMAT,
-                                  "%s: tensor 'extractors.%d.%s' holds a negative variance",
-                                  source, number, set->items[i].name);
+                                  "%s: tensor 'extractors.%d.%s' holds a negative variance", source,
+                                  number, set->items[i].name);
         mem_free(mem, values);
         TRY(status);
     }
@@ -101,8 +100,7 @@ static enum der_status check_variances(const struct param_set *set, const char *
 }
 
 static enum der_status load_extractor(struct model *model, struct backend *be, const char *source,
-                                      struct safetensors_file *file,
-                                      const struct resnet_spec *spec)
+                                      struct safetensors_file *file, const struct resnet_spec *spec)
 {
     char prefix[PREFIX_CHARS];
     int number = model->n_extractors;
@@ -152,8 +150,7 @@ static enum der_status load(struct model *model, struct backend *be, const char 
     int n_specs;
     cJSON *description;
     TRY(text_description(model->ctx, path, file, &description));
-    enum der_status status =
-        text_to_model(model->ctx, path, description, model, &specs, &n_specs);
+    enum der_status status = text_to_model(model->ctx, path, description, model, &specs, &n_specs);
     json_free(description);
     TRY(status);
     return load_tensors(model, be, path, file, specs, n_specs);

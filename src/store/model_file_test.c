@@ -269,7 +269,8 @@ static void test_every_fault_of_a_description_is_told(void **state)
         {"[[5],[2,7]]", "[[5,2,7]  ]", "as many lists as 'streams' (2)"},
         {"temperature\\\":5", "temperature\\\":0", "'temperature' must lie above 0"},
         {"\\\"step\\\":2", "\\\"step\\\":1", "'step' must be a whole number from 2 to 2"},
-        {"\"extractors.1.bn1.bias\"", "\"extractors.1.bn1.bios\"", "no tensor 'extractors.1.bn1.bias'"},
+        {"\"extractors.1.bn1.bias\"", "\"extractors.1.bn1.bios\"",
+         "no tensor 'extractors.1.bn1.bias'"},
         {"\"classifier.weight\"", "\"classifier.veight\"", "no tensor 'classifier.weight'"},
     };
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {

@@ -74,9 +74,8 @@ enum der_status text_description(struct der_ctx *ctx, const char *source,
             ? json_get_int(ctx, source, *out, "format", 0, INT32_MAX, &format)
             : ctx_fail(ctx, DER_FORMAT, "%s: the description is not a JSON object", source);
     if (status == DER_OK && format != FORMAT)
-        status =
-            ctx_fail(ctx, DER_FORMAT, "%s has format %d; this version of der reads format %d",
-                     source, (int)format, FORMAT);
+        status = ctx_fail(ctx, DER_FORMAT, "%s has format %d; this version of der reads format %d",
+                          source, (int)format, FORMAT);
     if (status != DER_OK) {
         json_free(*out);
         *out = NULL;
@@ -472,8 +471,8 @@ static enum der_status get_extractors(struct model *model, const char *source, c
 enum der_status text_to_model(struct der_ctx *ctx, const char *source, const cJSON *object,
                               struct model *model, struct resnet_spec **specs, int *n_specs)
 {
-    static const char *const keys[] = {"format",     "classes",     "steps",      "image", "input",
-                                       "network",    "extractors",  "temperature",
+    static const char *const keys[] = {"format",     "classes", "steps",      "image",
+                                       "input",      "network", "extractors", "temperature",
                                        "provenance", NULL};
     const struct model_info *info = &model->info;
     TRY(text_members(ctx, source, object, keys));

@@ -165,20 +165,21 @@ static enum der_status read_tests(struct state_file *file)
     struct der_ctx *ctx = file->ctx;
     int64_t n = length_of(file, STATE_TEST_CLASSES);
     int64_t n_counts = length_of(file, STATE_TEST_COUNTS);
-    bool in_stage = file->state.point.epoch > 0; /* joint training may skip steps before its first */
+    bool in_stage =
+        file->state.point.epoch > 0; /* joint training may skip steps before its first */
     if (n > file->state.step || (n == 0 && !in_stage))
         return ctx_fail(ctx, DER_FORMAT, "%s: %lld tests after %d steps", file->path, (long long)n,
                         file->state.step);
     TRY(incremental_new(ctx, &file->metrics));
     file->state.metrics = file->metrics;
-    size_t total = 3 * (size_t)n + (size_t)n_counts; /* the header has been checked: all of it exists */
+    size_t total =
+        3 * (size_t)n + (size_t)n_counts; /* the header has been checked: all of it exists */
     int64_t *numbers = mem_alloc(&ctx->mem, total, sizeof *numbers);
     if (!numbers)
         return ctx_nomem(ctx);
     int64_t *parameters = numbers + n;
     int64_t *counts = parameters + 2 * n;
-    enum der_status status =
-        read_tensor(file, STATE_TEST_CLASSES, SAFETENSORS_I64, n, -1, numbers);
+    enum der_status status = read_tensor(file, STATE_TEST_CLASSES, SAFETENSORS_I64, n, -1, numbers);
     if (status == DER_OK)
         status = read_tensor(file, STATE_TEST_PARAMETERS, SAFETENSORS_I64, n, 2, parameters);
     if (status == DER_OK)

@@ -92,7 +92,8 @@ enum der_status tensor_list_add_params(struct tensor_list *list, const char *pre
 
 static const enum safetensors_dtype BY_WIDTH[] = {SAFETENSORS_F64, SAFETENSORS_I64, SAFETENSORS_F32,
                                                   SAFETENSORS_I32, SAFETENSORS_U8};
-_Static_assert(sizeof BY_WIDTH / sizeof BY_WIDTH[0] == SAFETENSORS_DTYPES, "every type has a place");
+_Static_assert(sizeof BY_WIDTH / sizeof BY_WIDTH[0] == SAFETENSORS_DTYPES,
+               "every type has a place");
 
 static size_t velocity_offset(const struct param_set *set, int index)
 {

@@ -38,9 +38,8 @@ static int run_program(const char *const *argv)
 
 static void train(struct der_ctx *ctx, const char *out)
 {
-    struct experiment_options options = {.data = "synth:classes=4,train=40,test=20,size=16,seed=1",
-                                         .out = out,
-                                         .loader_threads = 1};
+    struct experiment_options options = {
+        .data = "synth:classes=4,train=40,test=20,size=16,seed=1", .out = out, .loader_threads = 1};
     struct experiment_summary summary;
     assert_ok(ctx, config_from_preset(ctx, "custom", METHOD_DER, &options.config));
     assert_ok(ctx,
@@ -115,10 +114,11 @@ static void test_pytorch_computes_the_same_logits(void **state)
     backend_close(be);
     test_ctx_free(ctx);
 
-    static const char *const probe[] = {PYTHON, "-c",
-                                        "import importlib.util as u, sys\n"
-                                        "sys.exit(not (u.find_spec('torch') and u.find_spec('numpy')))",
-                                        NULL};
+    static const char *const probe[] = {
+        PYTHON, "-c",
+        "import importlib.util as u, sys\n"
+        "sys.exit(not (u.find_spec('torch') and u.find_spec('numpy')))",
+        NULL};
     const char *const check[] = {PYTHON,
                                  "-B",
                                  DER_TESTS_DIR "/e2e/check_model.py",
