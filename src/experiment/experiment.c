@@ -226,11 +226,13 @@ static enum der_status read_record(struct experiment *x)
 {
     struct experiment_options *o = &x->options;
     bool has_run;
-    if (!o->resume)
-        return DER_OK;
-    if (!o->out)
+    if (o->resume && !o->out)
         return ctx_fail(x->ctx, DER_ARG, "to resume a run, its folder is needed");
+    if (!o->out)
+        return DER_OK;
     TRY(run_folder_has_run(x->ctx, o->out, &has_run));
+    if (!o->resume) /* told before the data are opened, which may take a while */
+        return has_run ? run_folder_refuse(x->ctx, o->out) : DER_OK;
     if (!has_run && !o->data)
         return ctx_fail(x->ctx, DER_ARG,
                         "%s holds no run to resume, and a data set to begin one is missing",

@@ -91,13 +91,18 @@ void run_folder_close(struct run_folder *folder)
     mem_free(mem, folder);
 }
 
+enum der_status run_folder_refuse(struct der_ctx *ctx, const char *path)
+{
+    return ctx_fail(ctx, DER_ARG, "%s holds a run already; resume it, or choose another folder",
+                    path);
+}
+
 static enum der_status write_config(struct run_folder *folder, const cJSON *config)
 {
     struct der_ctx *ctx = folder->ctx;
     char *text;
     if (exists(folder->file[FILE_CONFIG]))
-        return ctx_fail(ctx, DER_ARG, "%s holds a run already; resume it, or choose another folder",
-                        folder->path);
+        return run_folder_refuse(ctx, folder->path);
     TRY(json_print(ctx, config, true, &text));
     size_t length = strlen(text);
     folder->run = fingerprint_bytes(FINGERPRINT_START, text, length);

@@ -25,6 +25,9 @@ NODISCARD enum der_status run_folder_create(struct der_ctx *ctx, const struct io
                                             const char *path, const cJSON *config,
                                             struct run_folder **out);
 
+/* The message for a folder that was to be new. */
+enum der_status run_folder_refuse(struct der_ctx *ctx, const char *path);
+
 /* Is there a run in the folder? */
 NODISCARD enum der_status run_folder_has_run(struct der_ctx *ctx, const char *path, bool *has_run);
 

@@ -1,7 +1,8 @@
 #!/bin/bash
 # A run that is killed (SIGKILL) at random moments and resumed ends with the same bytes.
 . "$(dirname "$0")/../support/test-lib.sh"
-. "$root/tests/support/runs.sh"
+# shellcheck source=../support/runs.sh
+. "$test_dir/../support/runs.sh"
 
 start_reference
 for i in 1 2 3; do

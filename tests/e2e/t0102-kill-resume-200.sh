@@ -1,8 +1,10 @@
 #!/bin/bash
-# The same as t0101 with 200 kills, several in a row before a run may end.
+# The same as t0101 with 200 kills, several in a row before a run may end; then the other methods, and a run that
+# measures more than accuracy.
 # labels: slow
 . "$(dirname "$0")/../support/test-lib.sh"
-. "$root/tests/support/runs.sh"
+# shellcheck source=../support/runs.sh
+. "$test_dir/../support/runs.sh"
 
 start_reference
 n_kills=0
@@ -23,5 +25,22 @@ while [ "$n_kills" -lt 200 ]; do
     rm -rf run
 done
 echo "# $n_kills kills of $n_runs runs"
+
+common=("${run_flags[@]}")
+for variant in "--method finetune --set target_params=0" "--method joint --set target_params=0" \
+    "--method joint --joint-steps last --set target_params=0" "--measure transfer --measure latency"; do
+    read -ra extra <<<"$variant"
+    run_flags=("${common[@]}" "${extra[@]}")
+    rm -rf whole
+    start_reference
+    for _ in 1 2 3 4; do
+        random_moment $((n_lines - 1))
+        killed_at run "$at_line" "$at_ms" "$DER" train "${run_flags[@]}" --out run
+        expect_code 0 "$variant: killed $at_ms ms after line $at_line, it goes on" \
+            "$DER" train "${run_flags[@]}" --out run --resume
+        check "and ends with the same bytes" same_run whole run
+        rm -rf run
+    done
+done
 
 done_testing

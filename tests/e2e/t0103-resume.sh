@@ -1,7 +1,8 @@
 #!/bin/bash
 # What --resume takes up, what it refuses, and by which name.
 . "$(dirname "$0")/../support/test-lib.sh"
-. "$root/tests/support/runs.sh"
+# shellcheck source=../support/runs.sh
+. "$test_dir/../support/runs.sh"
 
 one_line() { # FILE PATTERN: exactly one line, starting with "der: ", that matches
     [ "$(wc -l <"$1")" -eq 1 ] && grep -q '^der: ' "$1" && grep -q -- "$2" "$1"
@@ -12,8 +13,8 @@ fingerprint() { # RUN: content and times of all files
 }
 
 start_reference
-check "a run has these files" test "$(ls -A whole | tr '\n' ' ')" = \
-    "config.json exemplars.safetensors lock metrics.jsonl model.safetensors state.safetensors "
+check "a run has these files" diff <(cd whole && printf '%s\n' *) <(printf '%s\n' config.json \
+    exemplars.safetensors lock metrics.jsonl model.safetensors state.safetensors)
 
 # A finished run.
 fingerprint whole >before
