@@ -63,7 +63,7 @@ enum der_status text_description(struct der_ctx *ctx, const char *source,
                                  const struct safetensors_file *file, cJSON **out)
 {
     const char *text = safetensors_metadata(file, STORE_METADATA_KEY);
-    int64_t format;
+    int64_t format = 0;
     *out = NULL;
     if (!text)
         return ctx_fail(ctx, DER_FORMAT, "%s: not a file of der: the metadata '%s' are missing",

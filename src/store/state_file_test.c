@@ -236,6 +236,11 @@ static void test_impossible_numbers_of_a_state_are_told(void **state)
     assert_int_equal(state_open(f->ctx, NULL, f->path, &file), DER_FORMAT);
     assert_says(f, "1 tests after 0 steps");
     f->state.step = 1;
+    ((int64_t *)f->metrics->steps[0].n)[1] = INT64_MAX;
+    assert_ok(f->ctx, state_write(f->ctx, NULL, f->path, &f->state));
+    assert_int_equal(state_open(f->ctx, NULL, f->path, &file), DER_FORMAT);
+    assert_says(f, "'tests.counts' cannot have 9223372036854775807 images");
+    ((int64_t *)f->metrics->steps[0].n)[1] = 41;
     ((int64_t *)f->metrics->steps[0].top1)[0] = 41; /* of 40 images */
     assert_ok(f->ctx, state_write(f->ctx, NULL, f->path, &f->state));
     assert_int_equal(state_open(f->ctx, NULL, f->path, &file), DER_FORMAT);

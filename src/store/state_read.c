@@ -10,6 +10,7 @@
 enum { MAX_EPOCHS = 1 << 20, RUN_DIGITS = 16 };
 
 static const int64_t MAX_METRICS = (int64_t)1 << 40; /* lines: more than any run writes */
+static const int64_t MAX_IMAGES = (int64_t)1 << 40;
 
 /* ---- the description ------------------------------------------------------------------------------ */
 
@@ -134,11 +135,22 @@ static int64_t length_of(const struct state_file *file, const char *name)
     return tensor && tensor->rank == 1 ? tensor->dim[0] : 0;
 }
 
+/* No split has more images than this: what is added up later cannot overflow. */
+static enum der_status check_counts(const struct state_file *file, const int64_t *counts, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (counts[i] < 0 || counts[i] > MAX_IMAGES)
+            return ctx_fail(file->ctx, DER_FORMAT, "%s: '%s' cannot have %lld images", file->path,
+                            STATE_TEST_COUNTS, (long long)counts[i]);
+    return DER_OK;
+}
+
 /* counts [n_counts]: for every step n, top-1 and top-5 of its classes. incremental_add checks them. */
 static enum der_status add_tests(struct state_file *file, int n, const int64_t *classes,
                                  const int64_t *parameters, const int64_t *counts, int64_t n_counts)
 {
     struct der_ctx *ctx = file->ctx;
+    TRY(check_counts(file, counts, n_counts));
     for (int t = 0; t < n; t++) {
         int64_t k = classes[t];
         if (k < 1 || k > INT32_MAX || 3 * k > n_counts)
@@ -148,9 +160,10 @@ static enum der_status add_tests(struct state_file *file, int n, const int64_t *
                                         .n = counts,
                                         .top1 = counts + k,
                                         .top5 = counts + 2 * k,
-                                        .parameters = parameters[2 * t],
-                                        .parameters_with_classifier = parameters[2 * t + 1]};
+                                        .parameters = parameters[0],
+                                        .parameters_with_classifier = parameters[1]};
         TRY(text_blame(ctx, file->path, incremental_add(file->metrics, &step)));
+        parameters += 2;
         counts += 3 * k;
         n_counts -= 3 * k;
     }
