@@ -20,13 +20,13 @@ struct flags {
     struct option_texts measure;
     const char *preset, *method, *order, *joint_steps, *target_params, *precision, *bad_images;
     double validation;
-    int threads, seed;
+    int threads, seed, save_every;
     bool quiet;
     bool has_header; /* of the table of steps */
     struct progress progress;
 };
 
-enum { N_OPTIONS = 20, MAX_SETTINGS = OPTION_TEXTS_MAX + 8, SETTING_TEXT = 1200 };
+enum { N_OPTIONS = 22, MAX_SETTINGS = OPTION_TEXTS_MAX + 8, SETTING_TEXT = 1200 };
 
 static void list_options(struct flags *f, struct option options[N_OPTIONS])
 {
@@ -37,8 +37,12 @@ static void list_options(struct flags *f, struct option options[N_OPTIONS])
          &f->preset},
         {"method", OPTION_TEXT, "der|finetune|joint", "what is done with new classes (der)",
          &f->method},
-        {"out", OPTION_TEXT, "RUN", "folder to make for config.json and metrics.jsonl",
+        {"out", OPTION_TEXT, "RUN", "folder to make for the model, the metrics and the state",
          &f->train.out},
+        {"resume", OPTION_FLAG, "", "go on with the run in RUN; settings need not be repeated",
+         &f->train.resume},
+        {"save-every", OPTION_INT, "N", "save after every N epochs; 0: only after steps (10)",
+         &f->save_every},
         {"order", OPTION_TEXT, "1|2|3|seed:N|FILE", "order of the classes (the preset's)",
          &f->order},
         {"seed", OPTION_INT, "N", "seed of everything random (the preset's)", &f->seed},
@@ -104,15 +108,38 @@ static void show_result(const struct der_train_result *r)
     show_measured("forward transfer", r->fwt);
 }
 
+static void show_finished(const struct flags *f, const struct der_step *last)
+{
+    printf("%s: this run is finished: %d classes in %d step%s, average %.2f %%, last %.2f %%\n",
+           f->train.out, last->n_classes, last->n_steps, last->n_steps == 1 ? "" : "s",
+           last->avg_top1, last->top1);
+}
+
 static enum exit_code train(struct der_ctx *ctx, struct flags *f)
 {
     struct der_train_result result;
     enum der_status status = der_train(ctx, &f->train, &result);
     progress_end(&f->progress);
+    if (status == DER_CANCELLED && f->train.out)
+        return fail(EXIT_RUN, "%s; '--out %s --resume' goes on from the latest save",
+                    der_ctx_error(ctx), f->train.out);
     if (status != DER_OK)
         return fail_status(ctx, status);
-    show_result(&result);
+    if (result.was_finished)
+        show_finished(f, &result.last);
+    else
+        show_result(&result);
     return EXIT_OK;
+}
+
+/* What the library has to say about a run that works nevertheless. */
+static void show_log(void *user, enum der_log_level level, const char *text)
+{
+    struct flags *f = user;
+    if (level > DER_LOG_WARNING)
+        return;
+    progress_end(&f->progress);
+    (void)fprintf(stderr, "der: warning: %s\n", text);
 }
 
 /* Flags that stand for a setting, then what --set says. */
@@ -147,17 +174,26 @@ static void collect(const struct flags *f, struct assignments *a)
         a->all[a->n++] = f->settings.text[i];
 }
 
+/* Was anything said about settings? A run that goes on knows its own. */
+static bool has_settings(const struct flags *f, const struct assignments *a)
+{
+    return f->preset || f->method || a->n > 0;
+}
+
 static enum exit_code run(struct flags *f)
 {
-    struct der_ctx_options ctx_options = {.threads = f->threads};
-    struct der_settings *settings;
+    struct der_ctx_options ctx_options = {.threads = f->threads, .log = show_log, .log_user = f};
+    struct der_settings *settings = NULL;
     struct der_ctx *ctx;
     struct assignments assignments = {0};
     collect(f, &assignments);
     enum der_status status = der_ctx_new(&ctx_options, &ctx);
     if (status != DER_OK)
         return fail_status(NULL, status);
-    status = der_settings_new(ctx, f->preset, f->method, assignments.all, assignments.n, &settings);
+    if (!f->train.resume || has_settings(f, &assignments))
+        status =
+            der_settings_new(ctx, f->preset ? f->preset : "custom", f->method ? f->method : "der",
+                             assignments.all, assignments.n, &settings);
     f->train.settings = settings;
     enum exit_code code = status == DER_OK ? train(ctx, f) : fail_status(ctx, status);
     der_settings_free(settings);
@@ -197,12 +233,11 @@ static enum exit_code read_words(struct flags *f)
 
 enum exit_code cmd_train(int argc, char **argv)
 {
-    struct flags f = {.preset = "custom",
-                      .method = "der",
-                      .precision = "f32",
+    struct flags f = {.precision = "f32",
                       .bad_images = "stop",
                       .threads = 2,
                       .seed = -1,
+                      .save_every = 10,
                       .validation = -1.0};
     struct option options[N_OPTIONS];
     list_options(&f, options);
@@ -216,10 +251,14 @@ enum exit_code cmd_train(int argc, char **argv)
         code = read_words(&f);
     if (code != EXIT_OK)
         return code;
-    if (!f.train.data)
+    if (f.train.resume && !f.train.out)
+        return fail(EXIT_USAGE, "--resume wants --out RUN, the run to go on with");
+    if (!f.train.data && !f.train.resume)
         return fail(EXIT_USAGE, "--data is missing; see 'der train --help'");
-    if (f.threads < 1 || f.train.max_steps < 0 || f.train.loader_threads < 0)
-        return fail(EXIT_USAGE, "--threads wants 1 or more, --max-steps and --loaders 0 or more");
+    if (f.threads < 1 || f.train.max_steps < 0 || f.train.loader_threads < 0 || f.save_every < 0)
+        return fail(EXIT_USAGE, "--threads wants 1 or more, --max-steps, --loaders and "
+                                "--save-every 0 or more");
+    f.train.save_every = f.save_every > 0 ? f.save_every : -1;
     f.train.progress = show_progress;
     f.train.step = show_step;
     f.train.cancelled = running_is_interrupted;

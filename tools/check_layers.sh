@@ -23,9 +23,10 @@ declare -A allowed=(
     [nn]="graph core"
     [model]="nn graph core"
     [train]="model nn graph core data metrics"
-    [method]="config train model nn graph core data metrics io"
-    [experiment]="method config train model nn graph core data metrics io json"
-    [api]="experiment method config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
+    [store]="io json model nn graph core data metrics"
+    [method]="store config train model nn graph core data metrics io"
+    [experiment]="method store config train model nn graph core data metrics io json"
+    [api]="experiment method store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
 )
 
 # Vendor headers -> the rooms that may see them.
@@ -33,7 +34,7 @@ declare -A vendor=(
     ['dnnl|oneapi/']="backend/cpu"
     ['omp\.h']="backend/cpu"
     ['cuda|cublas|cudnn|nccl']="backend/cuda dist"
-    ['cjson']="json config io experiment api"
+    ['cjson']="json config io store experiment api"
     ['zlib\.h|jpeglib\.h|png\.h']="data"
     ['mpi\.h']="dist"
 )

@@ -51,7 +51,7 @@ struct der_train_options {
     const struct der_settings *settings; /* required; borrowed, as everything here */
     const char *data;                    /* folder of a data set, or "synth:..."; required */
     const char *class_list;              /* image folders: a file with the classes to use (all) */
-    const char *out;                     /* folder for config.json and metrics.jsonl (none) */
+    const char *out;                     /* folder for the files of the run (none) */
     const char *backend;                 /* "cpu", "ref" ... (the fastest there is) */
     enum der_precision precision;
     bool deterministic;             /* only algorithms that give the same bytes twice */
@@ -63,6 +63,11 @@ struct der_train_options {
     void (*step)(void *user, const struct der_step *step);
     bool (*cancelled)(void *user); /* true ends training with DER_CANCELLED */
     void *user;                    /* argument of the three */
+    /* Go on with the run in `out`, to the very bytes that it would have come to without the interruption; where
+     * there is no run yet, begin it. Settings (otherwise those of the preset custom), data and back end may be
+     * left NULL, since a run knows its own; what is given must be what it was started with. */
+    bool resume;
+    int save_every; /* epochs from save to save within a step (10); negative: only after steps */
 };
 
 /* What was not measured is NAN. */
@@ -73,10 +78,13 @@ struct der_train_result {
     struct der_step last;
     double bwt, fwt;         /* backward and forward transfer, per cent */
     double classifier_bound; /* mean over the steps */
-    double seconds;
+    double seconds;          /* of this call */
+    bool
+        was_finished; /* resume: there was nothing left to do; of the rest only `last` is filled in */
 };
 
-/* Trains and tests. */
+/* Trains and tests. A run with a folder can be ended at any moment, by the cancel function or by force: its
+ * latest save stays good. */
 DER_API DER_NODISCARD enum der_status der_train(struct der_ctx *ctx,
                                                 const struct der_train_options *options,
                                                 struct der_train_result *result);

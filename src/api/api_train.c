@@ -5,6 +5,9 @@
 
 #include "api/api_settings.h"
 #include "api/api_train.h"
+#include "config/preset.h"
+
+enum { DEFAULT_SAVE_EVERY = 10 };
 
 static struct der_step public_step(const struct step_report *report)
 {
@@ -68,13 +71,20 @@ static enum precision precision_of(enum der_precision precision)
     }
 }
 
+static int save_every_of(int epochs)
+{
+    return epochs == 0 ? DEFAULT_SAVE_EVERY : epochs < 0 ? 0 : epochs;
+}
+
 struct experiment_options api_experiment(struct der_train_options *o)
 {
     return (struct experiment_options){
         .data = o->data,
         .class_list = o->class_list,
         .out = o->out,
-        .backend = o->backend ? o->backend : backend_list()[0]->name,
+        .resume = o->resume,
+        .save_every = save_every_of(o->save_every),
+        .backend = o->backend,
         .backend_options = {.precision = precision_of(o->precision),
                             .deterministic = o->deterministic},
         .bad_images = o->bad_images == DER_BAD_IMAGES_SKIP ? BAD_IMAGES_SKIP : BAD_IMAGES_STOP,
@@ -90,11 +100,15 @@ enum der_status der_train(struct der_ctx *ctx, const struct der_train_options *o
 {
     struct der_train_options o = *options;
     *result = (struct der_train_result){0};
-    if (!o.data || !o.settings)
+    if (!o.resume && (!o.data || !o.settings))
         return ctx_fail(ctx, DER_ARG, "training needs a data set and settings");
     struct experiment_options experiment = api_experiment(&o);
-    experiment.config = o.settings->config;
+    experiment.stored_settings = !o.settings;
     struct experiment_summary summary;
+    if (o.settings)
+        experiment.config = o.settings->config;
+    else
+        TRY(config_from_preset(ctx, "custom", METHOD_DER, &experiment.config));
     TRY(experiment_run(ctx, &experiment, &summary));
     *result = (struct der_train_result){.steps = summary.steps,
                                         .n_classes = summary.n_classes,
@@ -105,6 +119,7 @@ enum der_status der_train(struct der_ctx *ctx, const struct der_train_options *o
                                         .bwt = summary.bwt,
                                         .fwt = summary.fwt,
                                         .classifier_bound = summary.bound,
-                                        .seconds = summary.seconds};
+                                        .seconds = summary.seconds,
+                                        .was_finished = summary.was_finished};
     return DER_OK;
 }

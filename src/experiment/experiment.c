@@ -1,186 +1,34 @@
-#include "experiment/experiment.h"
+#include "experiment/experiment_internal.h"
 
-#include "config/config_json.h"
 #include "core/clock.h"
-#include "data/defaults.h"
 #include "experiment/records.h"
-#include "experiment/run_folder.h"
 #include "metrics/transfer.h"
 
 #include <math.h>
 #include <string.h>
 #include <sys/resource.h>
 
-static const double DEFAULT_HOLDOUT = 0.2; /* of a set without test images */
-
-/* Everything a run opens, so that one function closes it. */
-struct experiment {
-    struct der_ctx *ctx;
-    const struct experiment_options *options;
-    const struct config *config;
-    struct dataset *set;
-    struct class_order *order;
-    struct data_view *train, *test;
-    enum data_split test_split;
-    struct backend *be;
-    struct learner *learner;
-    struct run_folder *folder;
-    struct incremental *metrics;
-    int n_steps;
-    double *representation; /* [n_steps, n_steps] A^i_j, where measured */
-    double *reference;      /* [n_steps] Abar^i, where measured */
-    double bound_sum;       /* of the classifier's upper bounds */
-    double ms_per_iter;     /* of the newest representation stage */
-    enum der_status failed; /* what a hook met; ends the run */
-};
-
-/* ---- opening ------------------------------------------------------------------------------------- */
-
-static enum der_status open_data(struct experiment *x)
-{
-    const struct config *config = x->config;
-    struct dataset_options which = {.class_list = x->options->class_list,
-                                    .first_classes = config->first_classes};
-    TRY(dataset_open_with(x->ctx, x->options->data, &which, &x->set));
-    if (config->classes > 0 && x->set->n_classes != config->classes)
-        return ctx_fail(x->ctx, DER_ARG, "preset '%s' is for %d classes, but %s has %d",
-                        config->preset, config->classes, x->options->data, x->set->n_classes);
-    if (x->set->n_classes > INT32_MAX - 1)
-        return ctx_fail(x->ctx, DER_ARG, "%s has too many classes", x->options->data);
-    return order_new(x->ctx, config->order, x->set->n_classes, &x->order);
-}
-
-/* What may be trained on, and what is tested on: test images, or held-out training images. */
-static enum der_status open_views(struct experiment *x)
-{
-    const struct config *config = x->config;
-    int n = x->set->n_classes;
-    double share = config->validation;
-    struct data_view *all;
-    if (share == 0.0 && x->set->part[DATA_TEST].n == 0)
-        share = DEFAULT_HOLDOUT;
-    TRY(view_classes(x->ctx, &x->set->part[DATA_TRAIN], x->order, 0, n, &all));
-    if (share > 0.0) {
-        enum der_status status =
-            view_holdout(x->ctx, all, share, config->seed, &x->train, &x->test);
-        view_free(all);
-        x->test_split = DATA_TRAIN;
-        TRY(status);
-    } else {
-        x->train = all;
-        x->test_split = DATA_TEST;
-        TRY(view_classes(x->ctx, &x->set->part[DATA_TEST], x->order, 0, n, &x->test));
-    }
-    return config->per_class > 0 ? view_limit(x->train, n, config->per_class) : DER_OK;
-}
-
-static enum der_status choose_augment(const struct experiment *x, bool training,
-                                      struct augment_spec *out)
-{
-    const char *name = config_augment(x->config, training);
-    if (!name)
-        return augment_defaults(x->set, training, out);
-    *out = *augment_preset(name);
-    out->channels = x->set->channels;
-    return DER_OK;
-}
-
-static enum der_status open_learner(struct experiment *x)
-{
-    const struct experiment_options *o = x->options;
-    const struct config *config = x->config;
-    struct learner_options learner = {.config = *config,
-                                      .set = x->set,
-                                      .train = x->train,
-                                      .test = x->test,
-                                      .test_split = x->test_split,
-                                      .n_classes = x->set->n_classes,
-                                      .bad_images = o->bad_images,
-                                      .loader_threads = o->loader_threads};
-    TRY(choose_augment(x, true, &learner.train_augment));
-    TRY(choose_augment(x, false, &learner.test_augment));
-    const struct augment_spec *image = &learner.train_augment;
-    TRY(resnet_spec_init(x->ctx, &learner.spec, config->network, image->channels, image->height,
-                         image->width, config->width));
-    TRY(backend_open(x->ctx, o->backend, &o->backend_options, &x->be));
-    return learner_new(x->be, &learner, &x->learner);
-}
-
-static enum der_status open_folder(struct experiment *x)
-{
-    cJSON *settings;
-    if (!x->options->out)
-        return DER_OK;
-    TRY(config_to_json(x->ctx, x->config, &settings));
-    cJSON *config = record_config(x->options, settings, x->set, x->order, x->ctx->threads);
-    json_free(settings);
-    if (!config)
-        return ctx_nomem(x->ctx);
-    enum der_status status = run_folder_create(x->ctx, x->options->out, config, &x->folder);
-    json_free(config);
-    return status;
-}
-
-static enum der_status open_metrics(struct experiment *x)
-{
-    int n = config_steps(x->config, x->set->n_classes);
-    if (n > LEARNER_MAX_STEPS)
-        return ctx_fail(x->ctx, DER_ARG,
-                        "%d classes in steps of %d are %d steps; at most %d can be",
-                        x->set->n_classes, x->config->step_classes, n, LEARNER_MAX_STEPS);
-    x->n_steps = x->options->max_steps > 0 && x->options->max_steps < n ? x->options->max_steps : n;
-    size_t cells = (size_t)n * (size_t)n;
-    x->representation = mem_zalloc(&x->ctx->mem, cells, sizeof *x->representation);
-    x->reference = mem_zalloc(&x->ctx->mem, (size_t)n, sizeof *x->reference);
-    if (!x->representation || !x->reference)
-        return ctx_nomem(x->ctx);
-    return incremental_new(x->ctx, &x->metrics);
-}
-
-static enum der_status open_all(struct experiment *x)
-{
-    TRY(config_check(x->ctx, x->config));
-    TRY(open_data(x));
-    TRY(open_views(x));
-    TRY(open_metrics(x));
-    TRY(open_learner(x));
-    return open_folder(x);
-}
-
-static void close_all(struct experiment *x)
-{
-    run_folder_close(x->folder);
-    incremental_free(x->metrics);
-    mem_free(&x->ctx->mem, x->representation);
-    mem_free(&x->ctx->mem, x->reference);
-    learner_free(x->learner);
-    backend_close(x->be);
-    view_free(x->train);
-    view_free(x->test);
-    order_free(x->order);
-    dataset_free(x->set);
-}
-
-/* ---- running ------------------------------------------------------------------------------------- */
-
 static void on_progress(void *user, const struct train_progress *p)
 {
     struct experiment *x = user;
-    const struct experiment_hooks *hooks = &x->options->hooks;
-    if (p->epoch_done && p->epoch + 1 == p->epochs && strstr(p->stage, "representation"))
-        x->ms_per_iter = 1e3 * p->seconds / ((double)p->epochs * (double)p->n_iterations);
-    if (p->epoch_done && x->failed == DER_OK)
-        x->failed =
-            run_folder_record(x->folder, x->ctx, record_epoch(x->learner->step + 1, p, x->learner));
+    const struct experiment_hooks *hooks = &x->options.hooks;
     if (hooks->progress)
         hooks->progress(hooks->user, p);
+}
+
+static enum der_status on_epoch_done(void *user, const struct train_progress *p)
+{
+    struct experiment *x = user;
+    if (p->epoch + 1 == p->epochs && strstr(p->stage, "representation"))
+        x->ms_per_iter = 1e3 * p->seconds / (double)p->iterations_run;
+    return run_folder_record(x->folder, x->ctx, record_epoch(x->learner->step + 1, p, x->learner));
 }
 
 static bool is_cancelled(void *user)
 {
     struct experiment *x = user;
-    const struct experiment_hooks *hooks = &x->options->hooks;
-    return x->failed != DER_OK || (hooks->cancelled && hooks->cancelled(hooks->user));
+    const struct experiment_hooks *hooks = &x->options.hooks;
+    return hooks->cancelled && hooks->cancelled(hooks->user);
 }
 
 /* Largest resident size of the process so far. */
@@ -188,6 +36,20 @@ static int64_t peak_bytes(void)
 {
     struct rusage usage;
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+void experiment_report(const struct incremental *metrics, struct step_report *report)
+{
+    const struct incremental_step *last = &metrics->steps[metrics->n_steps - 1];
+    report->n_classes = last->n_classes;
+    report->top1 = incremental_last(metrics, TOP1);
+    report->top5 = incremental_last(metrics, TOP5);
+    report->avg_top1 = incremental_average(metrics, TOP1);
+    report->avg_top5 = incremental_average(metrics, TOP5);
+    report->forgetting = incremental_forgetting(metrics);
+    report->params = last->parameters;
+    report->params_total = last->parameters_with_classifier;
+    report->avg_params = incremental_average_parameters(metrics);
 }
 
 static enum der_status test_step(struct experiment *x, const struct train_hooks *hooks,
@@ -209,15 +71,7 @@ static enum der_status test_step(struct experiment *x, const struct train_hooks 
     }
     evaluation_fini(x->ctx, &e);
     TRY(status);
-    report->n_classes = learner->n_classes;
-    report->top1 = incremental_last(x->metrics, TOP1);
-    report->top5 = incremental_last(x->metrics, TOP5);
-    report->avg_top1 = incremental_average(x->metrics, TOP1);
-    report->avg_top5 = incremental_average(x->metrics, TOP5);
-    report->forgetting = incremental_forgetting(x->metrics);
-    report->params = params;
-    report->params_total = total;
-    report->avg_params = incremental_average_parameters(x->metrics);
+    experiment_report(x->metrics, report);
     return DER_OK;
 }
 
@@ -230,7 +84,7 @@ struct extras {
 
 static bool wants(const struct experiment *x, enum measure what)
 {
-    return (x->options->measure & (unsigned)what) != 0;
+    return (x->options.measure & (unsigned)what) != 0;
 }
 
 static enum der_status measure_extras(struct experiment *x, int t, const struct train_hooks *hooks,
@@ -250,49 +104,43 @@ static enum der_status measure_extras(struct experiment *x, int t, const struct 
     return DER_OK;
 }
 
+/* The network that forward transfer is measured against. A step that goes on has it already. */
+static enum der_status measure_reference(struct experiment *x, int t, int n_new,
+                                         const struct train_hooks *hooks,
+                                         struct probe_reference *reference)
+{
+    if (!x->from) {
+        TRY(probe_reference(x->learner, n_new, hooks, reference));
+        x->reference[t] = reference->ideal;
+        x->reference_own = reference->own;
+    }
+    *reference = (struct probe_reference){.ideal = x->reference[t], .own = x->reference_own};
+    return DER_OK;
+}
+
 static enum der_status run_step(struct experiment *x, int t, int n_new, struct step_report *report)
 {
-    struct train_hooks hooks = {.progress = on_progress, .cancelled = is_cancelled, .user = x};
+    struct train_hooks hooks = {
+        .progress = on_progress, .epoch_done = on_epoch_done, .cancelled = is_cancelled, .user = x};
     struct extras extras;
     struct step_record record = {
         .report = report, .metrics = x->metrics, .learner = x->learner, .n_new = n_new};
     double start = clock_seconds();
     *report = (struct step_report){.step = t + 1, .n_steps = x->n_steps};
     if (wants(x, MEASURE_TRANSFER) && t > 0) {
-        TRY(probe_reference(x->learner, n_new, &hooks, &extras.reference));
-        x->reference[t] = extras.reference.ideal;
+        TRY(measure_reference(x, t, n_new, &hooks, &extras.reference));
         record.reference = &extras.reference;
     }
-    TRY(learner_step(x->learner, n_new, &hooks));
+    x->ms_per_iter = NAN;
+    TRY(learner_resume_step(x->learner, n_new, x->from, &hooks));
+    state_close(x->from);
+    x->from = NULL;
     TRY(test_step(x, &hooks, report));
     report->seconds = clock_seconds() - start;
     TRY(measure_extras(x, t, &hooks, &extras, &record));
     record.ms_per_iter = x->ms_per_iter;
     record.peak_bytes = peak_bytes();
-    TRY(run_folder_record(x->folder, x->ctx, record_step(&record)));
-    TRY(run_folder_sync(x->folder));
-    if (x->options->hooks.step)
-        x->options->hooks.step(x->options->hooks.user, report);
-    return DER_OK;
-}
-
-/* Joint training at the last step only sees all classes of the steps before at once. */
-static bool is_skipped(const struct experiment *x, int t)
-{
-    return x->config->method == METHOD_JOINT && x->config->joint_last && t + 1 < x->n_steps;
-}
-
-static enum der_status run_steps(struct experiment *x, struct experiment_summary *summary)
-{
-    int n_new = 0;
-    for (int t = 0; t < x->n_steps; t++) {
-        n_new += config_step_classes(x->config, x->set->n_classes, t);
-        if (is_skipped(x, t))
-            continue;
-        TRY(run_step(x, t, n_new, &summary->last));
-        n_new = 0;
-    }
-    return DER_OK;
+    return run_folder_record(x->folder, x->ctx, record_step(&record));
 }
 
 static void summarise(const struct experiment *x, struct experiment_summary *summary)
@@ -310,27 +158,116 @@ static void summarise(const struct experiment *x, struct experiment_summary *sum
     }
     if (wants(x, MEASURE_TRANSFER))
         summary->fwt = transfer_forward(x->representation, x->reference, n);
+    summary->seconds = clock_seconds() - x->start;
+}
+
+/* The last line of metrics.jsonl is written before the last state, which is the one that says "finished". */
+static enum der_status end_step(struct experiment *x, struct experiment_summary *summary)
+{
+    const struct experiment_hooks *hooks = &x->options.hooks;
+    if (x->step == x->n_steps) {
+        summarise(x, summary);
+        TRY(run_folder_record(x->folder, x->ctx, record_end(summary)));
+    }
+    TRY(experiment_save_step(x));
+    if (hooks->step)
+        hooks->step(hooks->user, &summary->last);
+    return DER_OK;
+}
+
+/* Joint training at the last step only sees all classes of the steps before at once. */
+static bool is_skipped(const struct experiment *x, int t)
+{
+    const struct config *config = &x->options.config;
+    return config->method == METHOD_JOINT && config->joint_last && t + 1 < x->n_steps;
+}
+
+static enum der_status run_steps(struct experiment *x, struct experiment_summary *summary)
+{
+    int n_new = 0;
+    int n_done = x->step;
+    if (x->from && x->from->state.point.phase == PHASE_BETWEEN) {
+        state_close(x->from); /* the next step begins afresh */
+        x->from = NULL;
+    }
+    for (int t = 0; t < x->n_steps; t++) {
+        n_new += config_step_classes(&x->options.config, x->set->n_classes, t);
+        if (is_skipped(x, t))
+            continue;
+        if (t >= n_done) {
+            x->step = t;
+            TRY(run_step(x, t, n_new, &summary->last));
+            x->step = t + 1;
+            TRY(end_step(x, summary));
+        }
+        n_new = 0;
+    }
+    return DER_OK;
+}
+
+/* ---- beginning, or going on ------------------------------------------------------------------------ */
+
+/* A finished run says what it found; nothing of it is touched. */
+static enum der_status recall(struct experiment *x, struct experiment_summary *summary)
+{
+    struct state_file *file;
+    TRY(run_folder_peek(x->ctx, x->options.out, &file));
+    if (file && file->state.point.phase == PHASE_FINISHED) {
+        summary->was_finished = true;
+        summary->last.step = summary->last.n_steps = file->state.n_steps;
+        experiment_report(file->state.metrics, &summary->last);
+    }
+    state_close(file);
+    return DER_OK;
+}
+
+/* Completes the options of a run that goes on by what it was started with. */
+static enum der_status read_record(struct experiment *x)
+{
+    struct experiment_options *o = &x->options;
+    bool has_run;
+    if (o->resume && !o->out)
+        return ctx_fail(x->ctx, DER_ARG, "to resume a run, its folder is needed");
+    if (!o->out)
+        return DER_OK;
+    TRY(run_folder_has_run(x->ctx, o->out, &has_run));
+    if (!o->resume) /* told before the data are opened, which may take a while */
+        return has_run ? run_folder_refuse(x->ctx, o->out) : DER_OK;
+    if (!has_run && !o->data)
+        return ctx_fail(x->ctx, DER_ARG,
+                        "%s holds no run to resume, and a data set to begin one is missing",
+                        o->out);
+    if (!has_run) {
+        ctx_log(x->ctx, DER_LOG_INFO, "%s holds no run yet: it begins now", o->out);
+        return DER_OK;
+    }
+    TRY(run_record_read(x->ctx, o->out, &x->record));
+    TRY(run_record_check(x->ctx, &x->record, o));
+    run_record_compare_versions(x->ctx, &x->record, o->out);
+    o->config = x->record.config;
+    o->backend = x->record.device;
+    o->data = o->data ? o->data : x->record.data;
+    o->class_list = o->class_list ? o->class_list : x->record.class_list;
+    return DER_OK;
 }
 
 static enum der_status run(struct experiment *x, struct experiment_summary *summary)
 {
-    double start = clock_seconds();
-    TRY(open_all(x));
-    enum der_status status = run_steps(x, summary);
-    TRY(x->failed);
-    TRY(status);
-    summarise(x, summary);
-    summary->seconds = clock_seconds() - start;
-    TRY(run_folder_record(x->folder, x->ctx, record_end(summary)));
-    return run_folder_sync(x->folder);
+    TRY(read_record(x));
+    if (x->record.root)
+        TRY(recall(x, summary));
+    if (summary->was_finished)
+        return DER_OK;
+    TRY(experiment_open(x));
+    return run_steps(x, summary);
 }
 
 enum der_status experiment_run(struct der_ctx *ctx, const struct experiment_options *options,
                                struct experiment_summary *out)
 {
-    struct experiment x = {.ctx = ctx, .options = options, .config = &options->config};
+    struct experiment x = {.ctx = ctx, .options = *options, .start = clock_seconds()};
     *out = (struct experiment_summary){0};
     enum der_status status = run(&x, out);
-    close_all(&x);
+    experiment_close(&x);
     return status;
 }

@@ -37,10 +37,13 @@ struct experiment_hooks {
 
 struct experiment_options {
     struct config config;
-    const char *data;       /* folder of a data set, or "synth:..." */
+    const char *data; /* folder of a data set, or "synth:..."; resume: NULL is the run's own */
     const char *class_list; /* image folders: a file with the classes to use; may be NULL */
     const char *out;        /* run folder to make; NULL: nothing is written */
-    const char *backend;
+    bool resume;            /* go on with the run in `out`; where there is none yet, begin it */
+    bool stored_settings;   /* resume: a run that is there has its own; `config` is for a new one */
+    int save_every;         /* epochs from save to save within a step; 0: only after steps */
+    const char *backend;    /* resume: NULL is the run's own */
     struct backend_options backend_options;
     enum bad_images bad_images;
     int loader_threads;
@@ -54,12 +57,16 @@ struct experiment_summary {
     int steps, n_classes;
     int64_t n_train, n_test; /* images */
     bool on_validation;      /* tests were on held-out training images */
+    bool was_finished; /* there was nothing left to do; of the rest only `last` is filled in */
     struct step_report last;
     double bwt, fwt;
     double bound; /* average over the steps of the classifier's upper bound */
     double seconds;
 };
 
+/* Runs what is left to do. A run that is resumed must have the same settings, data, back end, precision, number
+ * of threads and measurements: anything else is DER_ARG and told by name. Other versions of the libraries are
+ * told to the log. */
 NODISCARD enum der_status experiment_run(struct der_ctx *ctx,
                                          const struct experiment_options *options,
                                          struct experiment_summary *out);

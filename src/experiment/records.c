@@ -1,8 +1,12 @@
 #include "experiment/records.h"
 
+#include "experiment/fingerprint.h"
+
 #include <der/version.h>
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { FORMAT_VERSION = 1 };
@@ -58,6 +62,18 @@ const char *precision_name(enum precision precision)
     return names[precision];
 }
 
+const char *measure_names(unsigned measure, char text[MEASURES_TEXT])
+{
+    static const char *const names[] = {"representation", "transfer", "latency"};
+    int length = 0;
+    text[0] = '\0';
+    for (int i = 0; i < 3; i++)
+        if (measure & 1u << i)
+            length += snprintf(text + length, (size_t)(MEASURES_TEXT - length), "%s%s",
+                               length > 0 ? "," : "", names[i]);
+    return text;
+}
+
 static cJSON *class_names(const struct dataset *set, const struct class_order *order)
 {
     cJSON *names = cJSON_CreateArray();
@@ -76,6 +92,9 @@ cJSON *record_config(const struct experiment_options *options, const cJSON *sett
 {
     struct maker m = maker_new();
     const struct der_build_info *build = der_build_info();
+    char measures[MEASURES_TEXT];
+    char checksum[17];
+    (void)snprintf(checksum, sizeof checksum, "%016" PRIx64, fingerprint_dataset(set));
     add_number(&m, "format", FORMAT_VERSION);
     add_text(&m, "der", build->version);
     add_item(&m, "settings", cJSON_Duplicate(settings, true));
@@ -85,14 +104,19 @@ cJSON *record_config(const struct experiment_options *options, const cJSON *sett
         add_text(&m, "class_list", options->class_list);
     add_number(&m, "train_images", (double)set->part[DATA_TRAIN].n);
     add_number(&m, "test_images", (double)set->part[DATA_TEST].n);
+    add_text(&m, "data_checksum", checksum);
+    add_text(&m, "bad_images", options->bad_images == BAD_IMAGES_SKIP ? "skip" : "stop");
     add_item(&m, "class_order", int_array(order->class_of, order->n));
     add_item(&m, "class_names", class_names(set, order));
     add_text(&m, "device", options->backend);
     add_text(&m, "precision", precision_name(options->backend_options.precision));
+    m.failed |=
+        !cJSON_AddBoolToObject(m.object, "deterministic", options->backend_options.deterministic);
     add_number(&m, "threads", threads);
     add_text(&m, "onednn", build->dnnl);
     add_text(&m, "cuda_toolkit", build->cuda);
     add_number(&m, "max_steps", options->max_steps);
+    add_text(&m, "measure", measure_names(options->measure, measures));
     return done(&m);
 }
 

@@ -24,12 +24,14 @@ struct step_record {
     const struct latency_report *latency;
 };
 
-/* config.json. NULL without message when memory is short. */
+/* config.json; run_record.h reads it. NULL without message when memory is short. */
 cJSON *record_config(const struct experiment_options *options, const cJSON *settings,
                      const struct dataset *set, const struct class_order *order, int threads);
 
-/* "f32" */
+/* "f32"; "representation,transfer", "" for nothing. */
+enum { MEASURES_TEXT = 64 };
 const char *precision_name(enum precision precision);
+const char *measure_names(unsigned measure, char text[MEASURES_TEXT]);
 
 cJSON *record_epoch(int step, const struct train_progress *progress, const struct learner *learner);
 cJSON *record_step(const struct step_record *step);

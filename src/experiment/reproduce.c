@@ -4,7 +4,6 @@
 #include "experiment/records.h"
 #include "experiment/reproduce_plan.h"
 #include "experiment/reproduce_table.h"
-#include "experiment/run_files.h"
 #include "io/durable.h"
 
 #include <math.h>
@@ -166,22 +165,15 @@ static enum der_status check_data(const struct reproduction *r, const struct rep
     return status;
 }
 
-/* A run that was broken off begins again. */
-static enum der_status make_ready(const struct reproduction *r, const struct reproduce_item *item,
-                                  struct experiment_options *options)
-{
-    options->config = item->config;
-    options->out = item->path;
-    options->measure |= item->measure;
-    return item->outcome.state == RUN_PARTIAL ? run_files_remove(r->ctx, item->path) : DER_OK;
-}
-
 static enum der_status run_item(const struct reproduction *r, struct reproduce_item *item)
 {
     struct experiment_options options = r->options.run;
     struct experiment_summary summary;
+    options.config = item->config;
+    options.out = item->path;
+    options.measure |= item->measure;
+    options.resume = true; /* a run that was broken off goes on, any other begins */
     TRY(check_data(r, item));
-    TRY(make_ready(r, item, &options));
     TRY(experiment_run(r->ctx, &options, &summary));
     TRY(read_item(r, item)); /* the table shows what is on the disk */
     if (item->outcome.state != RUN_DONE)

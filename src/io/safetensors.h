@@ -101,6 +101,11 @@ enum safetensors_values {
     SAFETENSORS_FINITE /* a float that is infinite or not a number is DER_FORMAT */
 };
 
+/* Is there a tensor of that name, type and dimensions? DER_FORMAT otherwise, as safetensors_read would say;
+ * for callers that take memory only for what is there. */
+NODISCARD enum der_status safetensors_check(struct safetensors_file *file,
+                                            const struct safetensors_tensor *wanted);
+
 /* Reads the tensor of that name, which must have the type and dimensions of `wanted`. `dst` has room
  * for safetensors_size(wanted); after a failure its content is undefined. */
 NODISCARD enum der_status safetensors_read(struct safetensors_file *file,

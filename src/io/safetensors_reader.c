@@ -187,9 +187,8 @@ static bool is_finite(const struct safetensors_tensor *tensor, const void *data)
     return true;
 }
 
-enum der_status safetensors_read(struct safetensors_file *file,
-                                 const struct safetensors_tensor *wanted,
-                                 enum safetensors_values values, void *dst)
+enum der_status safetensors_check(struct safetensors_file *file,
+                                  const struct safetensors_tensor *wanted)
 {
     const struct safetensors_tensor *tensor = safetensors_find(file, wanted->name);
     char has[SHAPE_CHARS];
@@ -200,6 +199,15 @@ enum der_status safetensors_read(struct safetensors_file *file,
     if (!is_alike(tensor, wanted))
         return ctx_fail(file->ctx, DER_FORMAT, "%s: tensor " SAFETENSORS_NAME " is %s, want %s",
                         file->path, tensor->name, describe(tensor, has), describe(wanted, wants));
+    return DER_OK;
+}
+
+enum der_status safetensors_read(struct safetensors_file *file,
+                                 const struct safetensors_tensor *wanted,
+                                 enum safetensors_values values, void *dst)
+{
+    TRY(safetensors_check(file, wanted));
+    const struct safetensors_tensor *tensor = safetensors_find(file, wanted->name);
     TRY(read_exactly(file, dst, tensor->size, file->data_begin + tensor->begin));
     if (values == SAFETENSORS_FINITE && !is_finite(tensor, dst))
         return ctx_fail(file->ctx, DER_FORMAT,

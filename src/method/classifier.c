@@ -72,7 +72,42 @@ static enum der_status write_scalars(void *self, const struct moment *now)
     return buffer_write(stage->scalars, 0, scalars, sizeof scalars);
 }
 
-static const struct stage_ops STAGE = {.program = program, .scalars = write_scalars};
+/* Only the stage of a step is saved, not a classifier that is trained to measure something. */
+static enum der_status save(void *self, int epochs_done)
+{
+    const struct head_stage *stage = self;
+    const struct learner *learner = stage->learner;
+    const struct learner_saver *saver = &learner->options.saver;
+    const struct extractor *newest = learner->extractors[learner->n_extractors - 1];
+    if (stage->which != STAGE_CLASSIFIER ||
+        !learner_saves_at(learner, epochs_done, learner->options.config.classifier.epochs))
+        return DER_OK;
+    struct stage_point point = {.phase = PHASE_CLASSIFIER,
+                                .epoch = epochs_done,
+                                .newest = newest->spec,
+                                .modules = {{"last_full.", learner->last_full->params, false},
+                                            {"newest.", newest->params, false},
+                                            {"head.", stage->head, true}},
+                                .n_modules = 3};
+    return saver->save(saver->user, &point);
+}
+
+static const struct stage_ops STAGE = {.program = program, .scalars = write_scalars, .save = save};
+
+/* Puts the head where a saved state was. */
+static enum der_status restore(struct head_stage *stage, int *first_epoch)
+{
+    struct learner *learner = stage->learner;
+    struct state_file *from = learner->from;
+    *first_epoch = 0;
+    if (!from || from->state.point.phase != PHASE_CLASSIFIER || stage->which != STAGE_CLASSIFIER)
+        return DER_OK;
+    TRY(learner_check_epoch(learner, learner->options.config.classifier.epochs));
+    TRY(state_restore(from, "head.", stage->head, true));
+    TRY(state_check_done(from));
+    *first_epoch = from->state.point.epoch;
+    return DER_OK;
+}
 
 static enum der_status run_stage(struct head_stage *stage, const struct data_view *view,
                                  const struct train_hooks *hooks)
@@ -80,6 +115,8 @@ static enum der_status run_stage(struct head_stage *stage, const struct data_vie
     struct learner *learner = stage->learner;
     struct der_ctx *ctx = learner->be->ctx;
     char name[64];
+    int first_epoch;
+    TRY(restore(stage, &first_epoch));
     TRY(buffer_new(learner->be, ASSEMBLY_MAX_SCALARS * sizeof(float), &stage->scalars));
     (void)snprintf(name, sizeof name, "step %d, %s", learner->step + 1,
                    stage->which == STAGE_IDEAL ? "ideal classifier" : "classifier");
@@ -90,7 +127,7 @@ static enum der_status run_stage(struct head_stage *stage, const struct data_vie
                          .n_losses = 1,
                          .schedule = learner->options.config.classifier,
                          .data = learner_batches(learner, view, stage->which)};
-    return train_stage(ctx, &loop, 0, hooks);
+    return train_stage(ctx, &loop, first_epoch, hooks);
 }
 
 enum der_status learn_classifier(struct learner *learner, const struct data_view *view,

@@ -158,11 +158,23 @@ static enum der_status balance(struct learner *learner, const struct data_view *
     return DER_OK;
 }
 
+/* The first stage; or, in a step that goes on behind it, what it left. */
+static enum der_status represent(struct learner *learner, const struct data_view *view, int n_new,
+                                 const struct train_hooks *hooks)
+{
+    struct param_set *classifier;
+    if (learner->from && learner->from->state.point.phase == PHASE_CLASSIFIER)
+        return learner_restore_newest(learner);
+    enum der_status status = learn_representation(learner, view, n_new, hooks, &classifier);
+    param_set_free(learner->classifier);
+    learner->classifier = classifier;
+    return status;
+}
+
 static enum der_status learn(struct learner *learner, const struct data_view *view, int n_new,
                              const struct train_hooks *hooks)
 {
     const struct config *config = &learner->options.config;
-    struct param_set *classifier;
     close_features(learner);
     if (!config->expand)
         drop_extractors(learner);
@@ -170,10 +182,7 @@ static enum der_status learn(struct learner *learner, const struct data_view *vi
         extractor_free(learner->last_full);
         learner->last_full = NULL;
     }
-    enum der_status status = learn_representation(learner, view, n_new, hooks, &classifier);
-    param_set_free(learner->classifier);
-    learner->classifier = classifier;
-    TRY(status);
+    TRY(represent(learner, view, n_new, hooks));
     learner->n_classes += n_new;
     learner_open_features(learner);
     if (config->second_stage && learner->step > 0)
@@ -185,6 +194,12 @@ static enum der_status learn(struct learner *learner, const struct data_view *vi
 
 enum der_status learner_step(struct learner *learner, int n_new, const struct train_hooks *hooks)
 {
+    return learner_resume_step(learner, n_new, NULL, hooks);
+}
+
+enum der_status learner_resume_step(struct learner *learner, int n_new, struct state_file *from,
+                                    const struct train_hooks *hooks)
+{
     struct der_ctx *ctx = learner->be->ctx;
     int n_classes = learner->options.n_classes;
     if (n_new < 1 || learner->n_classes + n_new > n_classes || learner->step == LEARNER_MAX_STEPS)
@@ -195,7 +210,9 @@ enum der_status learner_step(struct learner *learner, int n_new, const struct tr
             learner->step + 1, n_new, learner->n_classes, n_classes, LEARNER_MAX_STEPS);
     struct data_view *view;
     TRY(learner_training_view(learner, n_new, &view));
+    learner->from = from;
     enum der_status status = learn(learner, view, n_new, hooks);
+    learner->from = NULL;
     view_free(view);
     TRY(status);
     learner->step++;

@@ -14,10 +14,20 @@
 #include "config/config.h"
 #include "data/exemplar.h"
 #include "model/prune.h"
+#include "store/model_file.h"
+#include "store/state_file.h"
 #include "train/assembly.h"
 #include "train/evaluate.h"
 
-enum { LEARNER_MAX_STEPS = 128 };
+enum { LEARNER_MAX_STEPS = MODEL_MAX_STEPS };
+
+/* Told what would be needed to go on from here: after every `every` epochs of a stage and after its last.
+ * What `point` names is borrowed for the length of the call. */
+struct learner_saver {
+    int every; /* 0: never */
+    NODISCARD enum der_status (*save)(void *user, const struct stage_point *point);
+    void *user;
+};
 
 /* What a learner is made of. Pointers are borrowed and must outlive it. */
 struct learner_options {
@@ -32,6 +42,7 @@ struct learner_options {
     int n_classes;              /* in all */
     enum bad_images bad_images;
     int loader_threads;
+    struct learner_saver saver; /* zero: nothing is saved within steps */
 };
 
 struct learner {
@@ -53,6 +64,8 @@ struct learner {
      * weight of the sparsity loss. */
     int64_t kept_params;
     double lambda_s;
+
+    struct state_file *from; /* what the present step goes on from; NULL: it began here */
 };
 
 NODISCARD enum der_status learner_new(struct backend *be, const struct learner_options *options,
@@ -62,6 +75,26 @@ void learner_free(struct learner *learner);
 /* Learns the next n_new classes. After a failure the learner can only be freed. */
 NODISCARD enum der_status learner_step(struct learner *learner, int n_new,
                                        const struct train_hooks *hooks);
+
+/* Finishes the step that a saved state is in the middle of, as if it had never been interrupted: the learner is
+ * the one of learner_adopt, or new where no step was finished. */
+NODISCARD enum der_status learner_resume_step(struct learner *learner, int n_new,
+                                              struct state_file *from,
+                                              const struct train_hooks *hooks);
+
+/* A fresh learner takes over what another one had learnt: extractors and classifier of a model, lists of
+ * exemplars. They are moved out of their owners. */
+NODISCARD enum der_status learner_adopt(struct learner *learner, struct model *model,
+                                        struct exemplars **memory);
+
+/* The last extractor at full width, from a state between steps. */
+NODISCARD enum der_status learner_restore_full(struct learner *learner, struct state_file *from);
+
+/* What a state between steps has to hold. The learner's parameters are borrowed. */
+struct stage_point learner_point(const struct learner *learner);
+
+/* The learner as a model: parts are borrowed, the input is the test transform. classes [n_classes]. */
+struct model learner_model(const struct learner *learner, const char *const *classes);
 
 /* Tests on all classes learnt so far. */
 NODISCARD enum der_status learner_test(struct learner *learner, const struct train_hooks *hooks,

@@ -45,6 +45,15 @@ NODISCARD enum der_status learn_classifier(struct learner *learner, const struct
                                            const struct train_hooks *hooks,
                                            struct param_set **classifier);
 
+/* learner_resume.c: is it time to save after so many epochs of a stage? */
+bool learner_saves_at(const struct learner *learner, int epochs_done, int epochs);
+
+/* Checks that a state fits the stage which continues from it. */
+NODISCARD enum der_status learner_check_epoch(const struct learner *learner, int epochs);
+
+/* The pruned extractor and the full one of a step whose first stage is over. */
+NODISCARD enum der_status learner_restore_newest(struct learner *learner);
+
 /* reading.c: a head that reads the features, with the rows [first, first + count) competing. */
 struct reading {
     struct learner *learner;

@@ -143,8 +143,40 @@ static enum der_status write_scalars(void *self, const struct moment *now)
     return buffer_write(r->scalars, 0, scalars, sizeof scalars);
 }
 
-static const struct stage_ops STAGE = {
-    .program = program, .epoch = epoch, .epoch_end = epoch_end, .scalars = write_scalars};
+/* The sets in training, as a state names them; NULL where the stage has none. */
+static int list_modules(const struct representation *r, struct state_module modules[4])
+{
+    const struct state_module all[] = {{"extractor.", r->objective.extractor->params, true},
+                                       {"head.", r->objective.head, true},
+                                       {"auxiliary.", r->objective.auxiliary, true},
+                                       {"masks.", r->objective.masks, true}};
+    int n = 0;
+    for (int i = 0; i < 4; i++)
+        if (all[i].set)
+            modules[n++] = all[i];
+    return n;
+}
+
+static enum der_status save(void *self, int epochs_done)
+{
+    struct representation *r = self;
+    const struct learner_saver *saver = &r->learner->options.saver;
+    if (!learner_saves_at(r->learner, epochs_done, r->schedule.epochs))
+        return DER_OK;
+    struct stage_point point = {.phase = PHASE_REPRESENTATION,
+                                .epoch = epochs_done,
+                                .lambda_s = r->pressure.lambda_s,
+                                .size_error = r->pressure.error,
+                                .start_params = r->pressure.start};
+    point.n_modules = list_modules(r, point.modules);
+    return saver->save(saver->user, &point);
+}
+
+static const struct stage_ops STAGE = {.program = program,
+                                       .epoch = epoch,
+                                       .epoch_end = epoch_end,
+                                       .scalars = write_scalars,
+                                       .save = save};
 
 /* ---- before and after ---------------------------------------------------------------------------- */
 
@@ -198,6 +230,24 @@ static enum der_status open_stage(struct representation *r)
                       stream_of(r, STREAM_MASKS), &r->objective.masks));
     r->n_losses = objective_losses(&r->objective, r->loss_names);
     return buffer_new(learner->be, ASSEMBLY_MAX_SCALARS * sizeof(float), &r->scalars);
+}
+
+/* Puts the stage where a saved state was: everything that was initialised is overwritten. */
+static enum der_status restore(struct representation *r, int *first_epoch)
+{
+    struct state_file *from = r->learner->from;
+    const struct stage_point *point = &from->state.point;
+    struct state_module modules[4];
+    int n = list_modules(r, modules);
+    TRY(learner_check_epoch(r->learner, r->schedule.epochs));
+    for (int i = 0; i < n; i++)
+        TRY(state_restore(from, modules[i].name, modules[i].set, modules[i].moving));
+    TRY(state_check_done(from));
+    r->pressure.lambda_s = point->lambda_s;
+    r->pressure.error = point->size_error;
+    r->pressure.start = point->start_params;
+    *first_epoch = point->epoch;
+    return DER_OK;
 }
 
 static void close_stage(struct representation *r)
@@ -282,6 +332,7 @@ static enum der_status hand_over(struct representation *r, struct param_set **cl
     extractor_free(learner->last_full);
     learner->last_full = r->objective.extractor;
     r->objective.extractor = NULL;
+    learner->kept_params = 0; /* nothing is in training any more */
     return DER_OK;
 }
 
@@ -291,8 +342,11 @@ enum der_status learn_representation(struct learner *learner, const struct data_
 {
     struct representation r = {.learner = learner, .n_new = n_new};
     char name[64];
+    int first_epoch = 0;
     *classifier = NULL;
     enum der_status status = open_stage(&r);
+    if (status == DER_OK && learner->from)
+        status = restore(&r, &first_epoch);
     if (status == DER_OK) {
         (void)snprintf(name, sizeof name, "step %d, representation", learner->step + 1);
         struct stage stage = {.name = name,
@@ -302,7 +356,7 @@ enum der_status learn_representation(struct learner *learner, const struct data_
                               .n_losses = r.n_losses,
                               .schedule = r.schedule,
                               .data = learner_batches(learner, view, STAGE_REPRESENTATION)};
-        status = train_stage(learner->be->ctx, &stage, 0, hooks);
+        status = train_stage(learner->be->ctx, &stage, first_epoch, hooks);
     }
     if (status == DER_OK)
         status = hand_over(&r, classifier);

@@ -21,6 +21,7 @@ struct run {
     double start;         /* clock when the stage began */
     double last_report;   /* clock of the latest progress */
     int64_t images_total; /* seen by this stage so far */
+    int64_t iterations;   /* run so far */
     /* sums of this epoch */
     double losses[STAGE_MAX_LOSSES];
     int64_t images, correct, ranked;
@@ -64,25 +65,21 @@ static enum der_status add_accuracy(struct run *run, const struct stage_program 
     return DER_OK;
 }
 
-static void report(struct run *run, const struct moment *now, bool epoch_done)
+static struct train_progress progress_of(const struct run *run, const struct moment *now,
+                                         double clock)
 {
-    if (!run->hooks || !run->hooks->progress)
-        return;
-    double clock = clock_seconds();
-    if (!epoch_done && clock - run->last_report < PROGRESS_SECONDS)
-        return;
-    run->last_report = clock;
     const struct schedule *schedule = &run->stage->schedule;
     struct train_progress p = {.stage = run->stage->name,
                                .epoch = now->epoch,
                                .epochs = schedule->epochs,
                                .iteration = now->iteration + 1,
                                .n_iterations = now->n_iterations,
-                               .epoch_done = epoch_done,
+                               .epoch_done = now->iteration + 1 == now->n_iterations,
                                .lr = now->lr,
                                .n_losses = run->stage->n_losses,
                                .loss_names = run->stage->loss_names,
                                .accuracy = -1.0,
+                               .iterations_run = run->iterations,
                                .seconds = clock - run->start};
     for (int i = 0; i < p.n_losses; i++)
         p.losses[i] = run->losses[i] / (double)run->images;
@@ -92,7 +89,21 @@ static void report(struct run *run, const struct moment *now, bool epoch_done)
     double epochs_left =
         schedule->epochs - now->epoch - (double)p.iteration / (double)p.n_iterations;
     p.seconds_left = epochs_left * (double)run->stage->data.view->n / p.images_per_second;
-    run->hooks->progress(run->hooks->user, &p);
+    return p;
+}
+
+static enum der_status report(struct run *run, const struct moment *now)
+{
+    const struct train_hooks *hooks = run->hooks;
+    if (!hooks)
+        return DER_OK;
+    double clock = clock_seconds();
+    struct train_progress p = progress_of(run, now, clock);
+    if (hooks->progress && (p.epoch_done || clock - run->last_report >= PROGRESS_SECONDS)) {
+        run->last_report = clock;
+        hooks->progress(hooks->user, &p);
+    }
+    return p.epoch_done && hooks->epoch_done ? hooks->epoch_done(hooks->user, &p) : DER_OK;
 }
 
 static enum der_status run_batch(struct run *run, const struct batch *batch,
@@ -112,6 +123,7 @@ static enum der_status run_batch(struct run *run, const struct batch *batch,
     TRY(add_accuracy(run, &program, batch->n));
     run->images += batch->n;
     run->images_total += batch->n;
+    run->iterations++;
     return DER_OK;
 }
 
@@ -139,9 +151,9 @@ static enum der_status run_epoch(struct run *run, int epoch)
         bool epoch_done = now.iteration + 1 == now.n_iterations;
         if (epoch_done && stage->ops->epoch_end)
             TRY(stage->ops->epoch_end(stage->self, epoch));
-        report(run, &now, epoch_done);
+        TRY(report(run, &now));
     }
-    return DER_OK;
+    return stage->ops->save ? stage->ops->save(stage->self, epoch + 1) : DER_OK;
 }
 
 enum der_status train_stage(struct der_ctx *ctx, const struct stage *stage, int first_epoch,

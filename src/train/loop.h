@@ -41,6 +41,9 @@ struct stage_ops {
     NODISCARD enum der_status (*epoch_end)(void *self, int epoch);
     /* Before every iteration: learning rate, loss weights and so on. */
     NODISCARD enum der_status (*scalars)(void *self, const struct moment *now);
+    /* After an epoch was reported, with the number of epochs done: the place to save what would be needed to
+     * go on from here; NULL: nothing to do. */
+    NODISCARD enum der_status (*save)(void *self, int epochs_done);
 };
 
 struct stage {
@@ -65,14 +68,17 @@ struct train_progress {
     const char *const *loss_names;
     double accuracy; /* per cent of training images; negative: not measured */
     double images_per_second;
-    double seconds;      /* since the stage began */
-    double seconds_left; /* at this rate */
+    int64_t iterations_run; /* since the stage began or was resumed */
+    double seconds;         /* since then */
+    double seconds_left;    /* at this rate */
 };
 
 struct train_hooks {
     void (*progress)(void *user, const struct train_progress *progress); /* may be NULL */
+    /* After the last progress of an epoch, for who writes it down: a failure ends the work; may be NULL. */
+    NODISCARD enum der_status (*epoch_done)(void *user, const struct train_progress *progress);
     bool (*cancelled)(void *user); /* may be NULL; true ends the work with DER_CANCELLED */
-    void *user;                    /* argument of both */
+    void *user;                    /* argument of all three */
 };
 
 /* True when the hooks ask for an end. */

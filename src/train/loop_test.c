@@ -172,6 +172,25 @@ static void test_a_request_ends_training_cleanly(void **state)
     supervised_free(model);
 }
 
+/* A disk that fills up in the third epoch. */
+static enum der_status write_down(void *user, const struct train_progress *p)
+{
+    struct fixture *f = user;
+    return p->epoch < 2 ? DER_OK : ctx_fail(f->ctx, DER_IO, "no room for epoch %d", p->epoch + 1);
+}
+
+static void test_an_epoch_that_cannot_be_written_down_ends_training(void **state)
+{
+    struct fixture *f = *state;
+    struct supervised *model = new_model(f);
+    struct train_hooks hooks = {.epoch_done = write_down, .user = f};
+    struct loader_options train = data_of(f, DATA_TRAIN);
+    struct schedule schedule = schedule_of(0.05, 6);
+    assert_int_equal(supervised_train(model, "test", &schedule, &train, &hooks), DER_IO);
+    assert_string_equal(der_ctx_error(f->ctx), "no room for epoch 3");
+    supervised_free(model);
+}
+
 static void train_bytes(struct fixture *f, int loader_threads, float *head)
 {
     struct supervised *model = new_model(f);
@@ -218,6 +237,7 @@ int main(void)
         TEST(test_a_network_learns_the_procedural_set),
         TEST(test_runaway_numbers_end_training_with_a_place),
         TEST(test_a_request_ends_training_cleanly),
+        TEST(test_an_epoch_that_cannot_be_written_down_ends_training),
         TEST(test_runs_repeat_to_the_byte_with_any_number_of_loaders),
         TEST(test_empty_views_are_refused),
     };

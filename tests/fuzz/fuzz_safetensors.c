@@ -2,69 +2,8 @@
  * Fuzz target: a safetensors file is either refused with a sentence, or its tensors tile the data,
  * are found by name, and can be read to the last byte.
  */
+#include "fuzz_file.h"
 #include "io/safetensors.h"
-
-#include <der/der.h>
-
-#include <stdlib.h>
-#include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
-
-/* The input as a file: every call is answered from memory, since real files are far too slow here. */
-struct input {
-    const uint8_t *data;
-    size_t size;
-    int n_open;
-};
-
-static int input_open(void *user, const char *path, int flags, mode_t mode)
-{
-    struct input *input = user;
-    (void)path;
-    (void)flags;
-    (void)mode;
-    input->n_open++;
-    return 0;
-}
-
-static int input_fstat(void *user, int fd, struct stat *info)
-{
-    const struct input *input = user;
-    (void)fd;
-    static struct stat regular; /* what some regular file looks like */
-    if (!S_ISREG(regular.st_mode))
-        require(stat("/proc/self/exe", &regular) == 0 && S_ISREG(regular.st_mode));
-    *info = regular;
-    info->st_size = (off_t)input->size;
-    return 0;
-}
-
-static ssize_t input_pread(void *user, int fd, void *dst, size_t n, off_t offset)
-{
-    const struct input *input = user;
-    (void)fd;
-    require(offset >= 0 && (size_t)offset <= input->size);
-    size_t rest = input->size - (size_t)offset;
-    size_t taken = n < rest ? n : rest;
-    if (taken > 0)
-        memcpy(dst, input->data + offset, taken);
-    return (ssize_t)taken;
-}
-
-static int input_close(void *user, int fd)
-{
-    struct input *input = user;
-    (void)fd;
-    input->n_open--;
-    return 0;
-}
 
 static void read_tensor(struct der_ctx *ctx, struct safetensors_file *file,
                         const struct safetensors_tensor *tensor, const uint8_t *expected)
@@ -103,27 +42,17 @@ static void check_file(struct der_ctx *ctx, struct safetensors_file *file, const
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct der_ctx *ctx = NULL;
-    const struct der_ctx_options options = {.threads = 1};
+    struct der_ctx *ctx = input_ctx();
     struct safetensors_file *file;
     struct input input = {.data = data, .size = size};
-    const struct io_calls io = {
-        .open = input_open,
-        .fstat = input_fstat,
-        .pread = input_pread,
-        .close = input_close,
-        .user = &input,
-    };
-    require(der_ctx_new(&options, &ctx) == DER_OK);
+    const struct io_calls io = input_calls(&input);
     enum der_status status = safetensors_open(ctx, &io, "fuzz", &file);
     require((status == DER_OK) == (file != NULL));
     if (status == DER_OK)
         check_file(ctx, file, data, size);
     else
-        require(status == DER_FORMAT && ctx->error[0] != 0);
+        check_refusal(ctx, status);
     safetensors_close(file);
-    require(input.n_open == 0);
-    require(der_ctx_memory(ctx).n_live == 0);
-    der_ctx_free(ctx);
+    input_end(ctx, &input);
     return 0;
 }

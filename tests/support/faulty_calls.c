@@ -1,6 +1,7 @@
 #include "support/faulty_calls.h"
 
 #include <errno.h>
+#include <signal.h>
 
 /* The name of a call is a pointer to one of these. */
 static const char OPEN[] = "open";
@@ -24,6 +25,8 @@ static bool goes_wrong(struct faulty_calls *calls, const char *name)
 {
     calls->n_calls++;
     if (calls->n_calls == calls->fail_at) {
+        if (calls->kills)
+            (void)raise(SIGKILL);
         calls->failed_call = name;
         errno = calls->error;
         return true;

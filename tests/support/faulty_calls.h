@@ -10,6 +10,7 @@
 struct faulty_calls {
     int fail_at;             /* number of the call that fails, from 1; 0: none */
     int error;               /* its errno */
+    bool kills;              /* it does not fail: the process is killed before it (SIGKILL) */
     bool interrupts;         /* every other call is interrupted by a signal */
     size_t most;             /* bytes that one write or read moves; 0: any number */
     bool is_full;            /* after a write that failed, all others do: a full disk */

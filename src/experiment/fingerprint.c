@@ -1,0 +1,71 @@
+#include "experiment/fingerprint.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+enum { SAMPLES = 64 }; /* images of a split that are looked at, spread over it */
+
+uint64_t fingerprint_bytes(uint64_t hash, const void *data, size_t size)
+{
+    static const uint64_t prime = UINT64_C(0x100000001b3);
+    const uint8_t *bytes = data;
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ bytes[i]) * prime;
+    return hash;
+}
+
+static uint64_t add_number(uint64_t hash, int64_t number)
+{
+    return fingerprint_bytes(hash, &number, sizeof number);
+}
+
+/* With its end, so that "ab", "c" is not "a", "bc". */
+static uint64_t add_text(uint64_t hash, const char *text)
+{
+    return fingerprint_bytes(hash, text, strlen(text) + 1);
+}
+
+/* The part of a path below the folder of the set. */
+static const char *below(const char *path, const char *folder)
+{
+    size_t length = strlen(folder);
+    return strncmp(path, folder, length) == 0 ? path + length : path;
+}
+
+/* A file that cannot be examined counts as empty: whoever reads it will say what is wrong. */
+static int64_t file_size(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 ? (int64_t)info.st_size : 0;
+}
+
+static uint64_t add_part(uint64_t hash, const struct dataset *set, const struct data_part *part)
+{
+    size_t image = (size_t)set->channels * (size_t)set->height * (size_t)set->width;
+    hash = add_number(hash, part->n);
+    if (part->n == 0)
+        return hash;
+    hash = fingerprint_bytes(hash, part->labels, (size_t)part->n * sizeof *part->labels);
+    for (int64_t i = 0; part->files && i < part->n; i++)
+        hash = add_text(hash, below(part->files[i], set->path));
+    for (int64_t s = 0; s < SAMPLES && s < part->n; s++) {
+        int64_t i = part->n < SAMPLES ? s : s * (part->n - 1) / (SAMPLES - 1);
+        hash = part->pixels ? fingerprint_bytes(hash, part->pixels + (size_t)i * image, image)
+                            : add_number(hash, file_size(part->files[i]));
+    }
+    return hash;
+}
+
+uint64_t fingerprint_dataset(const struct dataset *set)
+{
+    uint64_t hash = add_text(FINGERPRINT_START, set->kind);
+    hash = add_number(hash, set->channels);
+    hash = add_number(hash, set->height);
+    hash = add_number(hash, set->width);
+    hash = add_number(hash, set->n_classes);
+    for (int c = 0; c < set->n_classes; c++)
+        hash = add_text(hash, set->class_names[c]);
+    for (int split = 0; split < DATA_SPLITS; split++)
+        hash = add_part(hash, set, &set->part[split]);
+    return hash;
+}

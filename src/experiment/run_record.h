@@ -1,0 +1,40 @@
+/*
+ * config.json read back: what a run was started with, and whether it may go on with what is asked now.
+ */
+#ifndef EXPERIMENT_RUN_RECORD_H
+#define EXPERIMENT_RUN_RECORD_H
+
+#include "experiment/experiment.h"
+#include "json/json.h"
+
+struct run_record {
+    cJSON *root;                   /* owner of the texts */
+    struct config config;          /* the settings */
+    const char *data, *class_list; /* class_list may be NULL */
+    const char *data_checksum;
+    const char *device, *precision, *bad_images, *measure;
+    bool deterministic;
+    int threads, max_steps;
+    const char *version, *onednn, *cuda; /* of what ran it */
+};
+
+/* Reads RUN/config.json. Free with run_record_fini, also after a failure. */
+NODISCARD enum der_status run_record_read(struct der_ctx *ctx, const char *folder,
+                                          struct run_record *out);
+void run_record_fini(struct run_record *record);
+
+/* May the run go on with these options? A difference that would change results is DER_ARG and named. */
+NODISCARD enum der_status run_record_check(struct der_ctx *ctx, const struct run_record *record,
+                                           const struct experiment_options *options);
+
+/* Is it the same data set, and does the order, which may come from a file, still say the same? */
+NODISCARD enum der_status run_record_check_data(struct der_ctx *ctx,
+                                                const struct run_record *record,
+                                                const struct dataset *set,
+                                                const struct class_order *order);
+
+/* Tells the log of versions that differ: results may then differ in their last bits. */
+void run_record_compare_versions(struct der_ctx *ctx, const struct run_record *record,
+                                 const char *folder);
+
+#endif

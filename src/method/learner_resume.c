@@ -1,0 +1,146 @@
+/*
+ * A learner that is put down and taken up again: what it hands out to be saved, and how a fresh one becomes
+ * what was saved.
+ */
+#include "method/learner_internal.h"
+
+#include <der/version.h>
+
+bool learner_saves_at(const struct learner *learner, int epochs_done, int epochs)
+{
+    const struct learner_saver *saver = &learner->options.saver;
+    return saver->save && saver->every > 0 &&
+           (epochs_done % saver->every == 0 || epochs_done == epochs);
+}
+
+enum der_status learner_check_epoch(const struct learner *learner, int epochs)
+{
+    const struct state_file *from = learner->from;
+    if (from->state.point.epoch <= epochs)
+        return DER_OK;
+    return ctx_fail(learner->be->ctx, DER_FORMAT, "%s: epoch %d of a stage that has %d", from->path,
+                    from->state.point.epoch, epochs);
+}
+
+struct stage_point learner_point(const struct learner *learner)
+{
+    return (struct stage_point){.phase = PHASE_BETWEEN,
+                                .modules = {{"last_full.", learner->last_full->params, false}},
+                                .n_modules = 1};
+}
+
+/* An extractor whose parameters come from a module. */
+static enum der_status restore_extractor(struct learner *learner, struct state_file *from,
+                                         const char *name, const struct resnet_spec *spec,
+                                         struct extractor **out)
+{
+    TRY(extractor_new(learner->be, spec, out));
+    enum der_status status = state_restore(from, name, (*out)->params, false);
+    if (status == DER_OK)
+        return DER_OK;
+    extractor_free(*out);
+    *out = NULL;
+    return status;
+}
+
+enum der_status learner_restore_full(struct learner *learner, struct state_file *from)
+{
+    TRY(restore_extractor(learner, from, "last_full.", &learner->options.spec,
+                          &learner->last_full));
+    return state_check_done(from);
+}
+
+enum der_status learner_restore_newest(struct learner *learner)
+{
+    struct state_file *from = learner->from;
+    const struct resnet_spec *full = &learner->options.spec;
+    struct resnet_spec spec = from->state.point.newest;
+    struct extractor *newest;
+    if (learner->n_extractors == LEARNER_MAX_STEPS)
+        return ctx_fail(learner->be->ctx, DER_FORMAT, "%s: more than %d extractors", from->path,
+                        LEARNER_MAX_STEPS);
+    spec.in_channels = full->in_channels;
+    spec.height = full->height;
+    spec.width = full->width;
+    extractor_free(learner->last_full);
+    learner->last_full = NULL;
+    TRY(restore_extractor(learner, from, "last_full.", full, &learner->last_full));
+    TRY(restore_extractor(learner, from, "newest.", &spec, &newest));
+    learner->extractors[learner->n_extractors++] = newest;
+    return DER_OK;
+}
+
+/* ---- models --------------------------------------------------------------------------------------- */
+
+/* The first step, and methods without a second stage, train the classifier at temperature 1. */
+static double temperature_of(const struct learner *learner)
+{
+    const struct config *config = &learner->options.config;
+    return config->second_stage && learner->step > 1 ? config->temperature : 1.0;
+}
+
+struct model learner_model(const struct learner *learner, const char *const *classes)
+{
+    const struct config *config = &learner->options.config;
+    struct model model = {.ctx = learner->be->ctx,
+                          .info = {.classes = classes,
+                                   .n_classes = learner->n_classes,
+                                   .n_steps = learner->step,
+                                   .input = learner->options.test_augment,
+                                   .network = config->network,
+                                   .width = config->width,
+                                   .temperature = temperature_of(learner),
+                                   .version = der_version(),
+                                   .preset = config->preset,
+                                   .seed = config->seed},
+                          .n_extractors = learner->n_extractors,
+                          .classifier = learner->classifier};
+    for (int t = 0; t < learner->step; t++)
+        model.info.steps[t] = learner->first_class[t + 1] - learner->first_class[t];
+    for (int i = 0; i < learner->n_extractors; i++)
+        model.extractors[i] = learner->extractors[i];
+    return model;
+}
+
+static enum der_status check_model(const struct learner *learner, const struct model *model,
+                                   const struct exemplars *memory)
+{
+    struct der_ctx *ctx = learner->be->ctx;
+    const struct resnet_spec *spec = &learner->options.spec;
+    const struct augment_spec *input = &model->info.input;
+    bool keeps = learner->options.config.method != METHOD_JOINT;
+    if (input->channels != spec->in_channels || input->height != spec->height ||
+        input->width != spec->width)
+        return ctx_fail(ctx, DER_FORMAT,
+                        "the model reads images of %d x %d x %d, the run %d x %d x %d",
+                        input->channels, input->height, input->width, spec->in_channels,
+                        spec->height, spec->width);
+    if (model->info.n_classes > learner->options.n_classes)
+        return ctx_fail(ctx, DER_FORMAT, "the model has %d classes, the run %d",
+                        model->info.n_classes, learner->options.n_classes);
+    if (memory->n_classes != (keeps ? model->info.n_classes : 0))
+        return ctx_fail(ctx, DER_FORMAT, "the model has %d classes, %d have exemplars",
+                        model->info.n_classes, memory->n_classes);
+    return DER_OK;
+}
+
+enum der_status learner_adopt(struct learner *learner, struct model *model,
+                              struct exemplars **memory)
+{
+    const struct model_info *info = &model->info;
+    TRY(check_model(learner, model, *memory));
+    for (int i = 0; i < model->n_extractors; i++)
+        learner->extractors[i] = model->extractors[i];
+    learner->n_extractors = model->n_extractors;
+    model->n_extractors = 0;
+    learner->classifier = model->classifier;
+    model->classifier = NULL;
+    exemplars_free(learner->memory);
+    learner->memory = *memory;
+    *memory = NULL;
+    for (int t = 0; t < info->n_steps; t++)
+        learner->first_class[t + 1] = learner->first_class[t] + info->steps[t];
+    learner->step = info->n_steps;
+    learner->n_classes = info->n_classes;
+    return DER_OK;
+}

@@ -1,0 +1,244 @@
+/*
+ * A step that is continued from any of its epochs ends with the same bits as one that was never interrupted.
+ */
+#include "config/preset.h"
+#include "config/override.h"
+#include "data/defaults.h"
+#include "method/learner.h"
+#include "store/exemplar_file.h"
+#include "support/scratch.h"
+#include "support/test_ctx.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { CLASSES = 4, PER_STEP = 2, SIZE = 12, EPOCHS = 5, HEAD_EPOCHS = 3 };
+
+static const char *const NAMES[CLASSES] = {"a", "b", "c", "d"};
+
+/* Two epochs of warm-up, masks that harden in the fourth, a wanted size: all that happens within a step. */
+static const char *const SETTINGS[] = {
+    "memory=12",           "batch=16", "epochs=5",     "drops=3,4",          "warmup_epochs=2",
+    "classifier_epochs=3", "lr=0.05",  "mask_gain=20", "target_params=9000", "step_classes=2"};
+
+struct fixture {
+    struct der_ctx *ctx;
+    struct backend *be;
+    struct scratch scratch;
+    struct dataset *set;
+    struct class_order *order;
+    struct data_view *train, *test;
+    struct learner_options options;
+    struct incremental *no_tests;
+    double measured[8];
+    int n_saved; /* states written: scratch/0, scratch/1 ... */
+};
+
+/* Keeps every state that a learner offers. */
+static enum der_status keep(void *user, const struct stage_point *point)
+{
+    struct fixture *f = user;
+    char name[16];
+    (void)snprintf(name, sizeof name, "%d", f->n_saved++);
+    struct run_state state = {.point = *point,
+                              .n_steps = 2,
+                              .metrics = f->no_tests,
+                              .representation = f->measured,
+                              .reference = f->measured + 4};
+    return state_write(f->ctx, NULL, scratch_path(&f->scratch, name), &state);
+}
+
+static void open_data(struct fixture *f)
+{
+    const int32_t natural[CLASSES] = {0, 1, 2, 3};
+    assert_ok(f->ctx,
+              dataset_open(f->ctx, "synth:classes=4,train=20,test=5,size=12,seed=1", &f->set));
+    assert_ok(f->ctx, order_from_array(f->ctx, "test", natural, CLASSES, &f->order));
+    assert_ok(f->ctx,
+              view_classes(f->ctx, &f->set->part[DATA_TRAIN], f->order, 0, CLASSES, &f->train));
+    assert_ok(f->ctx,
+              view_classes(f->ctx, &f->set->part[DATA_TEST], f->order, 0, CLASSES, &f->test));
+}
+
+static int set_up(void **state)
+{
+    static struct fixture f;
+    f = (struct fixture){.ctx = test_ctx_new(1)};
+    scratch_init(&f.scratch);
+    assert_ok(f.ctx, backend_open(f.ctx, backend_list()[0]->name, NULL, &f.be));
+    assert_ok(f.ctx, incremental_new(f.ctx, &f.no_tests));
+    open_data(&f);
+    f.options = (struct learner_options){.set = f.set,
+                                         .train = f.train,
+                                         .test = f.test,
+                                         .test_split = DATA_TEST,
+                                         .n_classes = CLASSES,
+                                         .loader_threads = 1};
+    assert_ok(f.ctx,
+              resnet_spec_init(f.ctx, &f.options.spec, "resnet18-cifar", 3, SIZE, SIZE, 0.08));
+    assert_ok(f.ctx, augment_defaults(f.set, true, &f.options.train_augment));
+    assert_ok(f.ctx, augment_defaults(f.set, false, &f.options.test_augment));
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    incremental_free(f->no_tests);
+    view_free(f->train);
+    view_free(f->test);
+    order_free(f->order);
+    dataset_free(f->set);
+    backend_close(f->be);
+    scratch_fini(&f->scratch);
+    test_ctx_free(f->ctx);
+    return 0;
+}
+
+static void use_method(struct fixture *f, enum method method)
+{
+    struct config *config = &f->options.config;
+    int n = sizeof SETTINGS / sizeof SETTINGS[0];
+    assert_ok(f->ctx, config_from_preset(f->ctx, "custom", method, config));
+    assert_ok(f->ctx, config_apply(f->ctx, config, SETTINGS, n));
+    if (method != METHOD_DER)
+        config->target_params = 0;
+}
+
+static struct learner *new_learner(struct fixture *f, int save_every)
+{
+    struct learner *learner;
+    f->options.saver = (struct learner_saver){.every = save_every, .save = keep, .user = f};
+    assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
+    return learner;
+}
+
+/* The learner's files after a step, as a run folder has them. */
+static void save(struct fixture *f, const struct learner *learner, const char *model,
+                 const char *exemplars)
+{
+    struct model parts = learner_model(learner, NAMES);
+    assert_ok(f->ctx, model_write(&parts, NULL, scratch_path(&f->scratch, model)));
+    assert_ok(f->ctx, exemplar_file_write(learner->memory, NAMES, learner->step, NULL,
+                                          scratch_path(&f->scratch, exemplars)));
+}
+
+/* A learner that knows step 1, from its files alone. */
+static struct learner *restored(struct fixture *f)
+{
+    struct learner *learner = new_learner(f, 0);
+    struct model *model;
+    struct exemplar_file *file;
+    assert_ok(f->ctx, model_load(f->be, NULL, scratch_path(&f->scratch, "model1"), &model));
+    assert_ok(f->ctx, exemplar_file_read(f->ctx, NULL, scratch_path(&f->scratch, "exemplars1"),
+                                         CLASSES, f->set->part[DATA_TRAIN].n, &file));
+    assert_ok(f->ctx, learner_adopt(learner, model, &file->memory));
+    exemplar_file_free(file);
+    model_free(model);
+    return learner;
+}
+
+static void assert_same_file(struct fixture *f, const char *a, const char *b)
+{
+    struct file_bytes bytes[2] = {{0}, {0}};
+    const char *names[2] = {a, b};
+    struct fault fault;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(file_read(&f->ctx->mem, NULL, scratch_path(&f->scratch, names[i]), 1 << 24,
+                                   &bytes[i], &fault),
+                         DER_OK);
+    assert_int_equal(bytes[0].size, bytes[1].size);
+    assert_memory_equal(bytes[0].data, bytes[1].data, bytes[0].size);
+    file_bytes_free(&f->ctx->mem, &bytes[0]);
+    file_bytes_free(&f->ctx->mem, &bytes[1]);
+}
+
+static void assert_same_full(struct fixture *f, const struct learner *a, const struct learner *b)
+{
+    size_t bytes = a->last_full->params->values->bytes;
+    void *x = mem_alloc(&f->ctx->mem, bytes, 1);
+    void *y = mem_alloc(&f->ctx->mem, bytes, 1);
+    assert_ok(f->ctx, buffer_read(a->last_full->params->values, 0, x, bytes));
+    assert_ok(f->ctx, buffer_read(b->last_full->params->values, 0, y, bytes));
+    assert_memory_equal(x, y, bytes);
+    mem_free(&f->ctx->mem, x);
+    mem_free(&f->ctx->mem, y);
+}
+
+/* Learns two steps with a save after every epoch of the second, then that step again from each of them. */
+static void check_every_epoch(struct fixture *f, int n_expected)
+{
+    struct learner *whole = new_learner(f, 0);
+    assert_ok(f->ctx, learner_step(whole, PER_STEP, NULL));
+    save(f, whole, "model1", "exemplars1");
+    whole->options.saver.every = 1;
+    assert_ok(f->ctx, learner_step(whole, PER_STEP, NULL));
+    save(f, whole, "model2", "exemplars2");
+    assert_int_equal(f->n_saved, n_expected);
+    for (int i = 0; i < n_expected; i++) {
+        struct state_file *from;
+        char name[16];
+        (void)snprintf(name, sizeof name, "%d", i);
+        struct learner *learner = restored(f);
+        assert_ok(f->ctx, state_open(f->ctx, NULL, scratch_path(&f->scratch, name), &from));
+        assert_ok(f->ctx, learner_resume_step(learner, PER_STEP, from, NULL));
+        state_close(from);
+        save(f, learner, "model", "exemplars");
+        assert_same_file(f, "model", "model2");
+        assert_same_file(f, "exemplars", "exemplars2");
+        assert_same_full(f, learner, whole);
+        learner_free(learner);
+    }
+    learner_free(whole);
+}
+
+static void test_der_goes_on_from_every_epoch(void **state)
+{
+    struct fixture *f = *state;
+    use_method(f, METHOD_DER);
+    check_every_epoch(f, EPOCHS + HEAD_EPOCHS);
+}
+
+static void test_finetuning_goes_on_from_every_epoch(void **state)
+{
+    struct fixture *f = *state;
+    use_method(f, METHOD_FINETUNE);
+    check_every_epoch(f, EPOCHS + HEAD_EPOCHS);
+}
+
+static void test_joint_training_goes_on_from_every_epoch(void **state)
+{
+    struct fixture *f = *state;
+    use_method(f, METHOD_JOINT);
+    check_every_epoch(f, EPOCHS);
+}
+
+static void test_a_state_past_the_last_epoch_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct state_file *from;
+    use_method(f, METHOD_JOINT);
+    struct learner *learner = new_learner(f, 1);
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    learner_free(learner);
+    f->options.config.first.epochs = EPOCHS - 1;
+    learner = new_learner(f, 0);
+    assert_ok(f->ctx, state_open(f->ctx, NULL, scratch_path(&f->scratch, "4"), &from));
+    assert_int_equal(learner_resume_step(learner, PER_STEP, from, NULL), DER_FORMAT);
+    assert_non_null(strstr(f->ctx->error, "epoch 5 of a stage that has 4"));
+    state_close(from);
+    learner_free(learner);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(test_der_goes_on_from_every_epoch),
+        TEST(test_finetuning_goes_on_from_every_epoch),
+        TEST(test_joint_training_goes_on_from_every_epoch),
+        TEST(test_a_state_past_the_last_epoch_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

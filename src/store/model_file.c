@@ -1,0 +1,209 @@
+#include "store/model_file.h"
+
+#include "store/model_text.h"
+#include "store/tensor_list.h"
+
+#include <stdio.h>
+
+enum { PREFIX_CHARS = 32 };
+
+static const char *prefix_of(int extractor, char prefix[PREFIX_CHARS])
+{
+    (void)snprintf(prefix, PREFIX_CHARS, "extractors.%d.", extractor);
+    return prefix;
+}
+
+int64_t model_feature_dim(const struct model *model)
+{
+    int64_t dim = 0;
+    for (int i = 0; i < model->n_extractors; i++)
+        dim += resnet_feature_dim(&model->extractors[i]->spec);
+    return dim;
+}
+
+/* ---- writing ------------------------------------------------------------------------------------- */
+
+static enum der_status describe(const struct model *model, struct safetensors_writer *writer)
+{
+    struct der_ctx *ctx = model->ctx;
+    char *text = NULL;
+    cJSON *object = text_from_model(model);
+    enum der_status status = object ? json_print(ctx, object, false, &text) : ctx_nomem(ctx);
+    json_free(object);
+    if (status == DER_OK)
+        status = safetensors_describe(writer, STORE_METADATA_KEY, text);
+    mem_free(&ctx->mem, text);
+    return status;
+}
+
+static enum der_status write_tensors(const struct model *model, struct tensor_list *list,
+                                     struct safetensors_writer *writer)
+{
+    char prefix[PREFIX_CHARS];
+    for (int i = 0; i < model->n_extractors; i++)
+        TRY(tensor_list_add_params(list, prefix_of(i, prefix), model->extractors[i]->params,
+                                   false));
+    TRY(tensor_list_add_params(list, "", model->classifier, false));
+    TRY(describe(model, writer));
+    return tensor_list_write(list, writer);
+}
+
+enum der_status model_write(const struct model *model, const struct io_calls *io, const char *path)
+{
+    struct safetensors_writer *writer;
+    struct tensor_list list;
+    TRY(safetensors_writer_new(model->ctx, io, path, &writer));
+    tensor_list_init(&list, model->ctx);
+    enum der_status status = write_tensors(model, &list, writer);
+    tensor_list_fini(&list);
+    if (status != DER_OK) {
+        safetensors_abort(writer);
+        return status;
+    }
+    return safetensors_commit(writer);
+}
+
+/* ---- loading ------------------------------------------------------------------------------------- */
+
+/* Does the file have what a network of this description needs? */
+static enum der_status check_extractor(struct der_ctx *ctx, const char *source,
+                                       struct safetensors_file *file,
+                                       const struct resnet_spec *spec, int number, int *n_tensors)
+{
+    char prefix[PREFIX_CHARS];
+    struct param_set *declared;
+    TRY(param_set_new(ctx, &declared));
+    enum der_status status = text_blame(ctx, source, resnet_declare(spec, declared));
+    if (status == DER_OK)
+        status = params_are_stored(file, prefix_of(number, prefix), declared, false, n_tensors);
+    param_set_free(declared);
+    return status;
+}
+
+/* A variance below 0 has no root. */
+static enum der_status check_variances(const struct param_set *set, const char *source, int number)
+{
+    struct mem *mem = &set->ctx->mem;
+    for (int i = LAYER_VAR; i < set->n; i += PARAMS_PER_LAYER) {
+        int64_t n = shape_count(set->items[i].shape);
+        float *values = mem_alloc(mem, (size_t)n, sizeof *values);
+        enum der_status status = values ? param_read(set, i, values) : ctx_nomem(set->ctx);
+        for (int64_t c = 0; c < n && status == DER_OK; c++)
+            if (values[c] < 0.0f)
+                status = ctx_fail(set->ctx, DER_FORMAT,
+                                  "%s: tensor 'extractors.%d.%s' holds a negative variance", source,
+                                  number, set->items[i].name);
+        mem_free(mem, values);
+        TRY(status);
+    }
+    return DER_OK;
+}
+
+static enum der_status load_extractor(struct model *model, struct backend *be, const char *source,
+                                      struct safetensors_file *file, const struct resnet_spec *spec)
+{
+    char prefix[PREFIX_CHARS];
+    int number = model->n_extractors;
+    struct extractor **extractor = &model->extractors[number];
+    TRY(extractor_new(be, spec, extractor));
+    model->n_extractors++;
+    TRY(params_restore(file, prefix_of(number, prefix), (*extractor)->params, false));
+    return check_variances((*extractor)->params, source, number);
+}
+
+static enum der_status declare_classifier(struct model *model, int64_t feature_dim)
+{
+    int index;
+    TRY(param_set_new(model->ctx, &model->classifier));
+    return param_set_add(model->classifier, "classifier.weight",
+                         shape_2d(model->info.n_classes, feature_dim), PARAM_LEARNT, INIT_ZERO,
+                         &index);
+}
+
+static enum der_status load_tensors(struct model *model, struct backend *be, const char *source,
+                                    struct safetensors_file *file, const struct resnet_spec *specs,
+                                    int n_specs)
+{
+    int n_tensors = 0;
+    int64_t feature_dim = 0;
+    for (int i = 0; i < n_specs; i++) {
+        TRY(check_extractor(model->ctx, source, file, &specs[i], i, &n_tensors));
+        feature_dim += resnet_feature_dim(&specs[i]);
+    }
+    TRY(text_blame(model->ctx, source, declare_classifier(model, feature_dim)));
+    TRY(params_are_stored(file, "", model->classifier, false, &n_tensors));
+    if (n_tensors != safetensors_count(file))
+        return ctx_fail(model->ctx, DER_FORMAT,
+                        "%s has %d tensors, but the model it describes has %d", source,
+                        safetensors_count(file), n_tensors);
+    TRY(param_set_allocate(model->classifier, be));
+    TRY(params_restore(file, "", model->classifier, false));
+    for (int i = 0; i < n_specs; i++)
+        TRY(load_extractor(model, be, source, file, &specs[i]));
+    return DER_OK;
+}
+
+static enum der_status load(struct model *model, struct backend *be, const char *path,
+                            struct safetensors_file *file)
+{
+    struct resnet_spec *specs;
+    int n_specs;
+    cJSON *description;
+    TRY(text_description(model->ctx, path, file, &description));
+    enum der_status status = text_to_model(model->ctx, path, description, model, &specs, &n_specs);
+    json_free(description);
+    TRY(status);
+    return load_tensors(model, be, path, file, specs, n_specs);
+}
+
+enum der_status model_load(struct backend *be, const struct io_calls *io, const char *path,
+                           struct model **out)
+{
+    struct der_ctx *ctx = be->ctx;
+    struct safetensors_file *file;
+    *out = NULL;
+    struct model *model = mem_zalloc(&ctx->mem, 1, sizeof *model);
+    if (!model)
+        return ctx_nomem(ctx);
+    model->ctx = ctx;
+    arena_init(&model->texts, &ctx->mem);
+    enum der_status status = safetensors_open(ctx, io, path, &file);
+    if (status == DER_OK)
+        status = load(model, be, path, file);
+    safetensors_close(file);
+    if (status != DER_OK) {
+        model_free(model);
+        return status;
+    }
+    *out = model;
+    return DER_OK;
+}
+
+void model_free(struct model *model)
+{
+    if (!model)
+        return;
+    for (int i = 0; i < model->n_extractors; i++)
+        extractor_free(model->extractors[i]);
+    param_set_free(model->classifier);
+    arena_fini(&model->texts);
+    mem_free(&model->ctx->mem, model);
+}
+
+enum der_status model_peek_steps(struct der_ctx *ctx, const struct io_calls *io, const char *path,
+                                 int *n_steps)
+{
+    struct safetensors_file *file;
+    cJSON *description = NULL;
+    const cJSON *steps;
+    *n_steps = 0;
+    TRY(safetensors_open(ctx, io, path, &file));
+    enum der_status status = text_description(ctx, path, file, &description);
+    if (status == DER_OK)
+        status = json_get_array(ctx, path, description, "steps", &steps);
+    if (status == DER_OK)
+        *n_steps = cJSON_GetArraySize(steps);
+    json_free(description);
+    safetensors_close(file);
+    return status;
+}

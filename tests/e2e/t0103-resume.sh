@@ -1,0 +1,106 @@
+#!/bin/bash
+# What --resume takes up, what it refuses, and by which name.
+. "$(dirname "$0")/../support/test-lib.sh"
+# shellcheck source=../support/runs.sh
+. "$test_dir/../support/runs.sh"
+
+one_line() { # FILE PATTERN: exactly one line, starting with "der: ", that matches
+    [ "$(wc -l <"$1")" -eq 1 ] && grep -q '^der: ' "$1" && grep -q -- "$2" "$1"
+}
+
+fingerprint() { # RUN: content and times of all files
+    (cd "$1" && find . -type f -printf '%p %T@ %i\n' | sort && sha256sum ./*)
+}
+
+start_reference
+check "a run has these files" diff <(cd whole && printf '%s\n' *) <(printf '%s\n' config.json \
+    exemplars.safetensors lock metrics.jsonl model.safetensors state.safetensors)
+
+# A finished run.
+fingerprint whole >before
+expect_code 0 "a finished run has nothing to go on with" "$DER" train --out whole --resume --threads 1
+check "and says so" grep -q '^whole: this run is finished: 4 classes in 2 steps, average' out
+fingerprint whole >after
+check "and is not touched" cmp before after
+expect_code 2 "a finished run is not overwritten" "$DER" train "${run_flags[@]}" --out whole
+check "and the message says what to do" one_line err "whole holds a run already; resume it"
+
+# A run in the middle of a step: killed when its first state is there.
+"$DER" train "${run_flags[@]}" --out half >/dev/null 2>&1 &
+pid=$!
+for _ in $(seq 300); do
+    [ -f half/state.safetensors ] && break
+    sleep 0.02
+done
+expect_code 1 "a second process on a run is refused" "$DER" train --out half --resume --threads 1
+check "and told by whom" one_line err "in use by process $pid"
+kill -KILL "$pid"
+wait "$pid" 2>/dev/null
+cp -r half kept
+refused() { # NAME PATTERN FLAGS...: refused by name, and nothing changed
+    local name=$1 pattern=$2
+    shift 2
+    expect_code 2 "$name is refused" "$DER" train "$@" --resume --out half
+    check "and named" one_line err "$pattern"
+}
+refused "another setting" 'batch=16, not 32. Give the same' "${run_flags[@]}" --set batch=32
+refused "another seed" 'seed=1993, not 5' "${run_flags[@]}" --seed 5
+refused "another preset" 'preset=custom, not cifar100-b0-10' --preset cifar100-b0-10 --threads 1
+refused "another data set" "is not the data set that the run was started with ($data)" \
+    "${run_flags[@]}" --data "${data/seed=1/seed=2}"
+refused "another back end" "device 'cpu' and cannot go on with 'ref'" "${run_flags[@]}" --device ref
+refused "another precision" "precision 'f32' .* 'bf16'" "${run_flags[@]}" --precision bf16
+refused "another number of threads" "threads '1' .* '2'" "${run_flags[@]}" --threads 2
+refused "another last step" "max-steps '0' .* '1'" "${run_flags[@]}" --max-steps 1
+refused "another measurement" "measure '' .* 'latency'" "${run_flags[@]}" --measure latency
+check "refusals leave the run alone" diff -r half kept
+
+# A disk that is full: a limit on the size of files stands for it.
+expect_code 3 "a full disk ends the run" bash -c 'trap "" XFSZ; ulimit -f 400; exec "$@"' sh \
+    "$DER" train "${run_flags[@]}" --out half --resume
+check "with one message" one_line err 'cannot write half/state.safetensors'
+expect_code 0 "settings and data need not be repeated" "$DER" train --out half --resume --threads 1 --save-every 2
+check "and the run ends as if nothing had happened" same_run whole half
+
+# Ctrl-C.
+"$DER" train "${run_flags[@]}" --set epochs=500 --out long >/dev/null 2>err &
+pid=$!
+for _ in $(seq 300); do
+    [ -f long/state.safetensors ] && break
+    sleep 0.02
+done
+kill -INT "$pid"
+wait "$pid"
+check "an interrupted run exits with 1" test $? -eq 1
+check "and says how to go on" one_line err "stopped in epoch .*'--out long --resume' goes on"
+
+# Nothing saved yet, or nothing there at all.
+cp -r kept fresh
+rm fresh/state.safetensors
+sed -i 's/"onednn":\t"[^"]*"/"onednn":\t"1.0"/' fresh/config.json
+expect_code 0 "a run without a state begins anew" "$DER" train "${run_flags[@]}" --out fresh --resume
+check "another oneDNN is warned about" grep -q "^der: warning: fresh was started with oneDNN '1.0' and goes on with" err
+cp whole/config.json fresh/config.json
+check "it ends the same" cmp whole/model.safetensors fresh/model.safetensors
+expect_code 0 "a run that never began is begun" "$DER" train "${run_flags[@]}" --out new --resume
+check "it ends the same too" same_run whole new
+expect_code 2 "without data there is nothing to begin" "$DER" train --out nothing --resume
+check "and that is said" one_line err "nothing holds no run to resume"
+expect_code 2 "a run to resume has a name" "$DER" train --resume
+check "which is --out" one_line err "--resume wants --out RUN"
+
+# Files that were tampered with.
+cp -r kept other
+sed -i 's/"threads":\t1/"threads":\t2/' other/config.json
+expect_code 3 "a changed config.json is refused" "$DER" train --out other --resume --threads 2
+check "since the state does not belong to it" one_line err 'does not belong to other/config.json'
+cp -r kept short
+: >short/metrics.jsonl
+expect_code 3 "lost lines are refused" "$DER" train --out short --resume --threads 1
+check "and counted" one_line err 'has 0 lines, fewer than the'
+cp -r kept cut
+truncate -s -100 cut/state.safetensors
+expect_code 3 "a truncated state is refused" "$DER" train --out cut --resume --threads 1
+check "and named" one_line err 'cut/state.safetensors'
+
+done_testing
