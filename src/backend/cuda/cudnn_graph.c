@@ -1,0 +1,531 @@
+#include "backend/cuda/cudnn_graph.h"
+
+/* Tensors are known by these numbers, in plans and when they run. */
+enum { ID_IMAGE = 1, ID_WEIGHTS, ID_RESULT, ID_BIAS, ID_RESIDUAL, ID_VIRTUAL };
+
+enum { MAX_DESCRIPTORS = 24, MAX_CONFIGS = 32, ALIGNMENT = 16 };
+
+struct plan {
+    struct dnn_plan base;
+    struct dnn_conv conv;
+    cudnnBackendDescriptor_t handle;
+    cudnnBackendDescriptor_t config; /* lives as long as the plan, and so does the graph */
+    struct plan *next;
+};
+
+/* Descriptors of the graph that plans were made from. */
+struct parts {
+    cudnnBackendDescriptor_t all[MAX_DESCRIPTORS];
+    int n;
+    struct parts *next;
+};
+
+/* One convolution and what was found for it; without plans: no engine serves. */
+struct entry {
+    struct dnn_conv conv;
+    struct plan *plan; /* NULL: none */
+    struct entry *next;
+};
+
+struct dnn {
+    struct der_ctx *ctx;
+    const struct cuda_libs *libs;
+    cudnnHandle_t handle;
+    cudaStream_t stream; /* that the handle has */
+    struct entry *entries;
+    struct plan *plans;  /* all, to be freed */
+    struct parts *parts; /* likewise */
+};
+
+static enum der_status check(struct dnn *dnn, cudnnStatus_t status, const char *what)
+{
+    if (status == CUDNN_STATUS_SUCCESS)
+        return DER_OK;
+    return ctx_fail(dnn->ctx, DER_DEVICE, "cuDNN: %s failed: %s", what,
+                    dnn->libs->cudnnGetErrorString(status));
+}
+
+/* ---- descriptors: a list that one graph is made of ------------------------------------------------ */
+
+/* The first failure sticks; calls after it do nothing. */
+struct builder {
+    struct dnn *dnn;
+    struct parts *parts;
+    cudnnStatus_t status;
+    int64_t next_virtual;
+};
+
+static cudnnBackendDescriptor_t add(struct builder *b, cudnnBackendDescriptorType_t type)
+{
+    cudnnBackendDescriptor_t d = NULL;
+    if (b->status == CUDNN_STATUS_SUCCESS && b->parts->n == MAX_DESCRIPTORS)
+        b->status = CUDNN_STATUS_INTERNAL_ERROR;
+    if (b->status == CUDNN_STATUS_SUCCESS)
+        b->status = b->dnn->libs->cudnnBackendCreateDescriptor(type, &d);
+    if (b->status == CUDNN_STATUS_SUCCESS)
+        b->parts->all[b->parts->n++] = d;
+    return d;
+}
+
+static void set(struct builder *b, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                cudnnBackendAttributeType_t type, int64_t n, const void *value)
+{
+    if (b->status == CUDNN_STATUS_SUCCESS)
+        b->status = b->dnn->libs->cudnnBackendSetAttribute(d, name, type, n, value);
+}
+
+static void set_descriptor(struct builder *b, cudnnBackendDescriptor_t d,
+                           cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value)
+{
+    set(b, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+}
+
+static void finalize(struct builder *b, cudnnBackendDescriptor_t d)
+{
+    if (b->status == CUDNN_STATUS_SUCCESS)
+        b->status = b->dnn->libs->cudnnBackendFinalize(d);
+}
+
+static void parts_free(struct dnn *dnn, struct parts *parts)
+{
+    for (int i = parts->n - 1; i >= 0; i--)
+        (void)dnn->libs->cudnnBackendDestroyDescriptor(parts->all[i]);
+    mem_free(&dnn->ctx->mem, parts);
+}
+
+static cudnnDataType_t data_type(enum cuda_type type)
+{
+    return type == CUDA_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+}
+
+/* dim is [n, c, h, w], stored with the channels last. */
+static cudnnBackendDescriptor_t tensor(struct builder *b, int64_t id, const int64_t dim[4],
+                                       cudnnDataType_t type, bool is_virtual)
+{
+    const int64_t stride[4] = {dim[1] * dim[2] * dim[3], 1, dim[1] * dim[3], dim[1]};
+    const int64_t alignment = ALIGNMENT;
+    cudnnBackendDescriptor_t d = add(b, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    set(b, d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    set(b, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dim);
+    set(b, d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride);
+    set(b, d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+    set(b, d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+    set(b, d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    finalize(b, d);
+    return d;
+}
+
+static cudnnBackendDescriptor_t convolution(struct builder *b, const struct cuda_conv_shape *shape)
+{
+    const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    const int64_t dimensions = 2;
+    const int64_t pad[2] = {shape->pad, shape->pad};
+    const int64_t stride[2] = {shape->stride, shape->stride};
+    const int64_t dilation[2] = {1, 1};
+    cudnnBackendDescriptor_t d = add(b, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    set(b, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    set(b, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    set(b, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dimensions);
+    set(b, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, pad);
+    set(b, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, pad);
+    set(b, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, stride);
+    set(b, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation);
+    finalize(b, d);
+    return d;
+}
+
+/* Attribute names of the three passes: convolution, image, weights, result, alpha, beta. */
+static const struct pass_names {
+    cudnnBackendDescriptorType_t operation;
+    cudnnBackendAttributeName_t conv, image, weights, result, alpha, beta;
+} PASSES[] = {
+    [DNN_FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+    [DNN_D_SRC] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+    [DNN_D_WEIGHTS] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
+};
+
+/* y = mode(x, more); `more` may be NULL. */
+static cudnnBackendDescriptor_t pointwise(struct builder *b, cudnnPointwiseMode_t mode,
+                                          cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t more,
+                                          cudnnBackendDescriptor_t y)
+{
+    const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+    cudnnBackendDescriptor_t d = add(b, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    set(b, d, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    set(b, d, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    finalize(b, d);
+    cudnnBackendDescriptor_t op = add(b, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    set_descriptor(b, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, d);
+    set_descriptor(b, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    if (more)
+        set_descriptor(b, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, more);
+    set_descriptor(b, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    finalize(b, op);
+    return op;
+}
+
+enum { MAX_OPERATIONS = 4 };
+
+/* The convolution, then residual, bias and ReLU where they are asked for; all but the last result stay
+ * inside the kernel, in f32. */
+static cudnnBackendDescriptor_t graph(struct builder *b, const struct dnn_conv *conv)
+{
+    const struct cuda_conv_shape *s = &conv->shape;
+    const struct pass_names *names = &PASSES[conv->pass];
+    const int64_t image_dim[4] = {s->n, s->c, s->h, s->w};
+    const int64_t weights_dim[4] = {s->k, s->c, s->r, s->s};
+    const int64_t result_dim[4] = {s->n, s->k, s->out_h, s->out_w};
+    const int64_t bias_dim[4] = {1, s->k, 1, 1};
+    const cudnnDataType_t type = data_type(s->type);
+    const float one = 1.0f;
+    const float zero = 0.0f;
+    int left = conv->bias + conv->residual + conv->relu; /* operations behind the convolution */
+
+    cudnnBackendDescriptor_t image = tensor(b, ID_IMAGE, image_dim, type, false);
+    cudnnBackendDescriptor_t weights =
+        tensor(b, ID_WEIGHTS, weights_dim,
+               conv->pass == DNN_D_WEIGHTS ? data_type(conv->d_weights_type) : type, false);
+    cudnnBackendDescriptor_t at =
+        left > 0 ? tensor(b, b->next_virtual++, result_dim, CUDNN_DATA_FLOAT, true)
+                 : tensor(b, ID_RESULT, result_dim, type, false);
+    cudnnBackendDescriptor_t ops[MAX_OPERATIONS];
+    int n_ops = 0;
+    ops[n_ops] = add(b, names->operation);
+    set_descriptor(b, ops[0], names->conv, convolution(b, s));
+    set_descriptor(b, ops[0], names->image, image);
+    set_descriptor(b, ops[0], names->weights, weights);
+    set_descriptor(b, ops[0], names->result, at);
+    set(b, ops[0], names->alpha, CUDNN_TYPE_FLOAT, 1, &one);
+    set(b, ops[0], names->beta, CUDNN_TYPE_FLOAT, 1, &zero);
+    finalize(b, ops[n_ops++]);
+
+    const struct {
+        bool wanted;
+        cudnnPointwiseMode_t mode;
+        int64_t id; /* 0: no second operand */
+        const int64_t *dim;
+        cudnnDataType_t type;
+    } followers[] = {
+        {conv->residual, CUDNN_POINTWISE_ADD, ID_RESIDUAL, result_dim, type},
+        {conv->bias, CUDNN_POINTWISE_ADD, ID_BIAS, bias_dim, CUDNN_DATA_FLOAT},
+        {conv->relu, CUDNN_POINTWISE_RELU_FWD, 0, NULL, CUDNN_DATA_FLOAT},
+    };
+    for (int i = 0; i < 3; i++) {
+        if (!followers[i].wanted)
+            continue;
+        cudnnBackendDescriptor_t more = NULL;
+        if (followers[i].id)
+            more = tensor(b, followers[i].id, followers[i].dim, followers[i].type, false);
+        cudnnBackendDescriptor_t next =
+            --left > 0 ? tensor(b, b->next_virtual++, result_dim, CUDNN_DATA_FLOAT, true)
+                       : tensor(b, ID_RESULT, result_dim, type, false);
+        ops[n_ops++] = pointwise(b, followers[i].mode, at, more, next);
+        at = next;
+    }
+    cudnnBackendDescriptor_t g = add(b, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    set(b, g, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &b->dnn->handle);
+    set(b, g, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n_ops, ops);
+    finalize(b, g);
+    return g;
+}
+
+/* ---- engines -------------------------------------------------------------------------------------- */
+
+/* Fills in what cuDNN says about the engine of a configuration. */
+static bool describe_engine(struct dnn *dnn, cudnnBackendDescriptor_t config, struct dnn_plan *plan)
+{
+    const struct cuda_libs *libs = dnn->libs;
+    cudnnBackendDescriptor_t engine;
+    if (libs->cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine) !=
+        CUDNN_STATUS_SUCCESS)
+        return false;
+    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    cudnnBackendBehaviorNote_t behaviour[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
+    int64_t n = 0;
+    int64_t n_notes = 0;
+    int64_t n_behaviour = 0;
+    const bool known =
+        libs->cudnnBackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n,
+                                       (void *)&engine) == CUDNN_STATUS_SUCCESS &&
+        libs->cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1,
+                                       &n, &plan->engine) == CUDNN_STATUS_SUCCESS &&
+        libs->cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                       CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
+                                       &n_notes, notes) == CUDNN_STATUS_SUCCESS &&
+        libs->cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
+                                       CUDNN_TYPE_BEHAVIOR_NOTE, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT,
+                                       &n_behaviour, behaviour) == CUDNN_STATUS_SUCCESS;
+    for (int64_t i = 0; known && i < n_notes; i++)
+        plan->notes |= 1U << notes[i];
+    for (int64_t i = 0; known && i < n_behaviour; i++)
+        plan->is_compiled_now |= behaviour[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+    (void)libs->cudnnBackendDestroyDescriptor(engine);
+    return known;
+}
+
+/* Whether the numbers an engine gives are those that were asked for. */
+static bool is_allowed(const struct dnn_conv *conv, const struct dnn_plan *plan)
+{
+    unsigned forbidden = 1U << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION |
+                         1U << CUDNN_NUMERICAL_NOTE_FFT |
+                         1U << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
+    if (conv->deterministic)
+        forbidden |= 1U << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
+    if (conv->shape.type == CUDA_F32 && !conv->tensor_cores)
+        forbidden |= 1U << CUDNN_NUMERICAL_NOTE_TENSOR_CORE |
+                     1U << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS |
+                     1U << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6;
+    return (plan->notes & forbidden) == 0;
+}
+
+/* A plan for one engine configuration; *out stays NULL when it does not work for this shape. */
+static enum der_status make_plan(struct dnn *dnn, const struct dnn_conv *conv,
+                                 cudnnBackendDescriptor_t config, struct plan **out)
+{
+    const struct cuda_libs *libs = dnn->libs;
+    struct dnn_plan found = {0};
+    *out = NULL;
+    if (!describe_engine(dnn, config, &found) || !is_allowed(conv, &found))
+        return DER_OK;
+    cudnnBackendDescriptor_t handle;
+    TRY(check(dnn,
+              libs->cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &handle),
+              "making a plan"));
+    int64_t workspace = 0;
+    int64_t n;
+    const bool works =
+        libs->cudnnBackendSetAttribute(handle, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE,
+                                       1, &dnn->handle) == CUDNN_STATUS_SUCCESS &&
+        libs->cudnnBackendSetAttribute(handle, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                       (const void *)&config) == CUDNN_STATUS_SUCCESS &&
+        libs->cudnnBackendFinalize(handle) == CUDNN_STATUS_SUCCESS &&
+        libs->cudnnBackendGetAttribute(handle, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                       CUDNN_TYPE_INT64, 1, &n, &workspace) == CUDNN_STATUS_SUCCESS;
+    struct plan *plan = works ? mem_zalloc(&dnn->ctx->mem, 1, sizeof *plan) : NULL;
+    if (!plan) {
+        (void)libs->cudnnBackendDestroyDescriptor(handle);
+        return works ? ctx_nomem(dnn->ctx) : DER_OK;
+    }
+    found.workspace = (size_t)workspace;
+    *plan = (struct plan){
+        .base = found, .conv = *conv, .handle = handle, .config = config, .next = dnn->plans};
+    dnn->plans = plan;
+    *out = plan;
+    return DER_OK;
+}
+
+/* What the heuristics propose, best first. */
+static int propose(struct builder *b, cudnnBackendDescriptor_t g, cudnnBackendHeurMode_t mode,
+                   cudnnBackendDescriptor_t configs[MAX_CONFIGS])
+{
+    const struct cuda_libs *libs = b->dnn->libs;
+    int64_t n = 0;
+    int n_made = 0;
+    cudnnBackendDescriptor_t heuristics = add(b, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    set_descriptor(b, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, g);
+    set(b, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    finalize(b, heuristics);
+    for (; b->status == CUDNN_STATUS_SUCCESS && n_made < MAX_CONFIGS; n_made++)
+        if (libs->cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+                                               &configs[n_made]) != CUDNN_STATUS_SUCCESS)
+            break;
+    if (n_made == 0 ||
+        libs->cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, n_made, &n,
+                                       (void *)configs) != CUDNN_STATUS_SUCCESS)
+        n = 0;
+    for (int i = (int)n; i < n_made; i++)
+        (void)libs->cudnnBackendDestroyDescriptor(configs[i]);
+    return (int)n;
+}
+
+static enum der_status find_plans(struct dnn *dnn, const struct dnn_conv *conv, int max,
+                                  struct plan **plans, int *n_plans)
+{
+    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    enum der_status status = DER_OK;
+    *n_plans = 0;
+    struct parts *parts = mem_zalloc(&dnn->ctx->mem, 1, sizeof *parts);
+    if (!parts)
+        return ctx_nomem(dnn->ctx);
+    struct builder b = {.dnn = dnn, .parts = parts, .next_virtual = ID_VIRTUAL};
+    cudnnBackendDescriptor_t g = graph(&b, conv);
+    for (int mode = 0; mode < 2 && *n_plans == 0 && status == DER_OK; mode++) {
+        cudnnBackendDescriptor_t configs[MAX_CONFIGS];
+        const cudnnStatus_t made = b.status;
+        int n = propose(&b, g, modes[mode], configs);
+        b.status = made; /* heuristics that know no answer leave the others their turn */
+        for (int i = 0; i < n; i++) {
+            struct plan *plan = NULL;
+            if (status == DER_OK && *n_plans < max)
+                status = make_plan(dnn, conv, configs[i], &plan);
+            if (plan)
+                plans[(*n_plans)++] = plan;
+            else
+                (void)dnn->libs->cudnnBackendDestroyDescriptor(configs[i]);
+        }
+    }
+    parts->next = dnn->parts;
+    dnn->parts = parts;
+    return status;
+}
+
+/* ---- what others call -------------------------------------------------------------------------------- */
+
+enum der_status dnn_open(struct der_ctx *ctx, const struct cuda_libs *libs, struct dnn **out)
+{
+    *out = NULL;
+    struct dnn *dnn = mem_zalloc(&ctx->mem, 1, sizeof *dnn);
+    if (!dnn)
+        return ctx_nomem(ctx);
+    dnn->ctx = ctx;
+    dnn->libs = libs;
+    enum der_status status = check(dnn, libs->cudnnCreate(&dnn->handle), "starting");
+    if (status != DER_OK) {
+        mem_free(&ctx->mem, dnn);
+        return status;
+    }
+    *out = dnn;
+    return DER_OK;
+}
+
+void dnn_close(struct dnn *dnn)
+{
+    if (!dnn)
+        return;
+    struct mem *mem = &dnn->ctx->mem;
+    while (dnn->plans) {
+        struct plan *next = dnn->plans->next;
+        (void)dnn->libs->cudnnBackendDestroyDescriptor(dnn->plans->handle);
+        (void)dnn->libs->cudnnBackendDestroyDescriptor(dnn->plans->config);
+        mem_free(mem, dnn->plans);
+        dnn->plans = next;
+    }
+    while (dnn->parts) {
+        struct parts *next = dnn->parts->next;
+        parts_free(dnn, dnn->parts);
+        dnn->parts = next;
+    }
+    while (dnn->entries) {
+        struct entry *next = dnn->entries->next;
+        mem_free(mem, dnn->entries);
+        dnn->entries = next;
+    }
+    (void)dnn->libs->cudnnDestroy(dnn->handle);
+    mem_free(mem, dnn);
+}
+
+static bool is_same(const struct dnn_conv *a, const struct dnn_conv *b)
+{
+    const struct cuda_conv_shape *s = &a->shape;
+    const struct cuda_conv_shape *t = &b->shape;
+    return a->pass == b->pass && a->d_weights_type == b->d_weights_type &&
+           a->tensor_cores == b->tensor_cores && a->deterministic == b->deterministic &&
+           a->bias == b->bias && a->residual == b->residual && a->relu == b->relu && s->n == t->n &&
+           s->c == t->c && s->h == t->h && s->w == t->w && s->k == t->k && s->r == t->r &&
+           s->s == t->s && s->out_h == t->out_h && s->out_w == t->out_w &&
+           s->stride == t->stride && s->pad == t->pad && s->type == t->type;
+}
+
+enum der_status dnn_find(struct dnn *dnn, const struct dnn_conv *conv, const struct dnn_plan **plan)
+{
+    *plan = NULL;
+    struct entry *entry = dnn->entries;
+    while (entry && !is_same(&entry->conv, conv))
+        entry = entry->next;
+    if (!entry) {
+        int n;
+        entry = mem_zalloc(&dnn->ctx->mem, 1, sizeof *entry);
+        if (!entry)
+            return ctx_nomem(dnn->ctx);
+        entry->conv = *conv;
+        enum der_status status = find_plans(dnn, conv, 1, &entry->plan, &n);
+        if (status != DER_OK) {
+            mem_free(&dnn->ctx->mem, entry);
+            return status;
+        }
+        entry->next = dnn->entries;
+        dnn->entries = entry;
+    }
+    *plan = entry->plan ? &entry->plan->base : NULL;
+    return DER_OK;
+}
+
+enum der_status dnn_find_all(struct dnn *dnn, const struct dnn_conv *conv, int max,
+                             const struct dnn_plan **plans, int *n)
+{
+    struct plan *found[MAX_CONFIGS];
+    *n = 0;
+    TRY(find_plans(dnn, conv, max < MAX_CONFIGS ? max : MAX_CONFIGS, found, n));
+    for (int i = 0; i < *n; i++)
+        plans[i] = &found[i]->base;
+    return DER_OK;
+}
+
+static enum der_status execute(struct dnn *dnn, const struct plan *plan,
+                               const struct dnn_pointers *p, cudnnBackendDescriptor_t pack)
+{
+    const struct cuda_libs *libs = dnn->libs;
+    int64_t ids[5] = {ID_IMAGE, ID_WEIGHTS, ID_RESULT};
+    void *data[5] = {p->image, p->weights, p->result};
+    int n = 3;
+    if (plan->conv.bias) {
+        ids[n] = ID_BIAS;
+        data[n++] = (void *)(uintptr_t)p->bias;
+    }
+    if (plan->conv.residual) {
+        ids[n] = ID_RESIDUAL;
+        data[n++] = p->residual;
+    }
+    TRY(check(dnn,
+              libs->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
+                                             CUDNN_TYPE_INT64, n, ids),
+              "naming operands"));
+    TRY(check(dnn,
+              libs->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+                                             CUDNN_TYPE_VOID_PTR, n, (const void *)data),
+              "passing operands"));
+    TRY(check(dnn,
+              libs->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+                                             CUDNN_TYPE_VOID_PTR, 1, (const void *)&p->workspace),
+              "passing a workspace"));
+    TRY(check(dnn, libs->cudnnBackendFinalize(pack), "passing operands"));
+    return check(dnn, libs->cudnnBackendExecute(dnn->handle, plan->handle, pack), "a convolution");
+}
+
+enum der_status dnn_run(struct dnn *dnn, const struct dnn_plan *plan,
+                        const struct dnn_pointers *pointers, cudaStream_t stream)
+{
+    const struct cuda_libs *libs = dnn->libs;
+    if (stream != dnn->stream) {
+        TRY(check(dnn, libs->cudnnSetStream(dnn->handle, stream), "changing the stream"));
+        dnn->stream = stream;
+    }
+    cudnnBackendDescriptor_t pack;
+    TRY(check(dnn, libs->cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack),
+              "passing operands"));
+    enum der_status status = execute(dnn, (const struct plan *)plan, pointers, pack);
+    (void)libs->cudnnBackendDestroyDescriptor(pack);
+    return status;
+}
