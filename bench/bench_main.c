@@ -3,6 +3,7 @@
  *
  *     der_bench net  [--model NAME] [--infer] [--batch N] [--threads N] [--width X] [--backend NAME]
  *     der_bench step [--extractors N] ...
+ *     der_bench der  [--extractors N] [--frozen-width X] [--masks] [--precision f32|tf32|bf16] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  */
@@ -13,8 +14,9 @@
 #include <string.h>
 
 static const char USAGE[] =
-    "usage: der_bench net|step|augment [--model NAME] [--infer] [--batch N] [--threads N]\n"
+    "usage: der_bench net|step|der|augment [--model NAME] [--infer] [--batch N] [--threads N]\n"
     "                                  [--width X] [--backend NAME] [--extractors N]\n"
+    "                                  [--frozen-width X] [--masks] [--precision f32|tf32|bf16]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n";
 
@@ -24,6 +26,7 @@ static const struct command {
 } COMMANDS[] = {
     {"net", bench_net},
     {"step", bench_step},
+    {"der", bench_der},
     {"augment", bench_augment},
     {"loader", bench_loader},
 };
@@ -44,6 +47,10 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->training = false;
             continue;
         }
+        if (strcmp(argv[i], "--masks") == 0) {
+            o->masks = true;
+            continue;
+        }
         if (i + 1 == argc)
             return false;
         const char *value = argv[++i];
@@ -54,6 +61,12 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->backend = value;
         else if (strcmp(argv[i - 1], "--width") == 0)
             o->width = strtod(value, NULL);
+        else if (strcmp(argv[i - 1], "--frozen-width") == 0)
+            o->frozen_width = strtod(value, NULL);
+        else if (strcmp(argv[i - 1], "--precision") == 0)
+            o->precision = strcmp(value, "bf16") == 0   ? PRECISION_BF16
+                           : strcmp(value, "tf32") == 0 ? PRECISION_TF32
+                                                        : PRECISION_F32;
         else if (strcmp(argv[i - 1], "--batch") == 0)
             o->batch = number;
         else if (strcmp(argv[i - 1], "--threads") == 0)
@@ -77,6 +90,7 @@ int main(int argc, char **argv)
     struct bench_options options = {.backend = "cpu",
                                     .model = "resnet18-cifar",
                                     .width = 1.0,
+                                    .frozen_width = 1.0,
                                     .training = true,
                                     .batch = 128,
                                     .threads = 1,

@@ -2,7 +2,7 @@
  * der_cuda_spike: which engines cuDNN offers for the convolutions of residual networks, and how long
  * each takes. The design of the cuda back end follows from its table.
  *
- *     der_cuda_spike [--batch N] [--engines N]
+ *     der_cuda_spike [--batch N] [--engines N] [--numbers bf16|tf32|f32]
  *
  * One line per engine: convolution, pass, numbers, engine, whether it is compiled at run time, whether
  * it is deterministic, workspace, microseconds, TFLOP/s. The best of three rounds of a replayed graph
@@ -31,20 +31,28 @@ static const struct layer LAYERS[] = {
     {"odd 33", 33, 32, 33, 3, 1},      {"odd 40", 40, 32, 40, 3, 1},
     {"thin 16", 16, 32, 16, 3, 1},     {"pruned 24", 24, 32, 24, 3, 1},
     {"pruned 72", 72, 8, 72, 3, 1},    {"pruned 144", 144, 4, 144, 3, 1},
+    {"w32@32", 32, 32, 32, 3, 1},      {"w48@32", 48, 32, 48, 3, 1},
+    {"w24@16", 24, 16, 24, 3, 1},      {"w32@16", 32, 16, 32, 3, 1},
+    {"w40@16", 40, 16, 40, 3, 1},      {"w64@16", 64, 16, 64, 3, 1},
+    {"w96@8", 96, 8, 96, 3, 1},        {"w128@8", 128, 8, 128, 3, 1},
+    {"w64@8", 64, 8, 64, 3, 1},        {"w160@4", 160, 4, 160, 3, 1},
+    {"w192@4", 192, 4, 192, 3, 1},     {"w256@4", 256, 4, 256, 3, 1},
 };
 
 static const struct kind {
     const char *name;
     enum dnn_pass pass;
     enum cuda_type d_weights_type;
-    bool bias, residual, relu;
+    bool bias, residual, relu, compiled;
 } KINDS[] = {
-    {"forward", DNN_FORWARD, CUDA_F32, false, false, false},
-    {"+bias+relu", DNN_FORWARD, CUDA_F32, true, false, true},
-    {"+bias+res+relu", DNN_FORWARD, CUDA_F32, true, true, true},
-    {"d_src", DNN_D_SRC, CUDA_F32, false, false, false},
-    {"d_weights f32", DNN_D_WEIGHTS, CUDA_F32, false, false, false},
-    {"d_weights bf16", DNN_D_WEIGHTS, CUDA_BF16, false, false, false},
+    {"forward", DNN_FORWARD, CUDA_F32, false, false, false, false},
+    {"forward jit", DNN_FORWARD, CUDA_F32, false, false, false, true},
+    {"+bias+relu", DNN_FORWARD, CUDA_F32, true, false, true, false},
+    {"+bias+res+relu", DNN_FORWARD, CUDA_F32, true, true, true, false},
+    {"d_src", DNN_D_SRC, CUDA_F32, false, false, false, false},
+    {"d_src jit", DNN_D_SRC, CUDA_F32, false, false, false, true},
+    {"d_weights f32", DNN_D_WEIGHTS, CUDA_F32, false, false, false, false},
+    {"d_weights bf16", DNN_D_WEIGHTS, CUDA_BF16, false, false, false, false},
 };
 
 static const struct numbers {
@@ -141,6 +149,7 @@ static void show(struct spike *s, const struct layer *layer, const struct kind *
         .bias = kind->bias,
         .residual = kind->residual,
         .relu = kind->relu,
+        .compiled = kind->compiled,
     };
     const struct dnn_plan *plans[MAX_ENGINES];
     int n = 0;
@@ -195,11 +204,14 @@ static bool start(struct spike *s)
 int main(int argc, char **argv)
 {
     struct spike s = {.batch = 128, .n_engines = 4};
+    const char *numbers = NULL; /* all */
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--batch") == 0)
             s.batch = (int)strtol(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "--engines") == 0)
             s.n_engines = (int)strtol(argv[i + 1], NULL, 10);
+        if (strcmp(argv[i], "--numbers") == 0)
+            numbers = argv[i + 1];
     }
     if (s.n_engines > MAX_ENGINES)
         s.n_engines = MAX_ENGINES;
@@ -210,7 +222,8 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < sizeof LAYERS / sizeof *LAYERS; i++)
             for (size_t k = 0; k < sizeof KINDS / sizeof *KINDS; k++) {
                 bool half = KINDS[k].d_weights_type == CUDA_BF16;
-                if (half && NUMBERS[m].type != CUDA_BF16)
+                if ((half && NUMBERS[m].type != CUDA_BF16) ||
+                    (numbers && strcmp(numbers, NUMBERS[m].name) != 0))
                     continue;
                 show(&s, &LAYERS[i], &KINDS[k], &NUMBERS[m]);
             }

@@ -25,6 +25,8 @@ struct cuda_backend {
     cudaStream_t stream;
     cudaStream_t side[CUDA_SIDE_STREAMS];
     cudaEvent_t fork, join[CUDA_SIDE_STREAMS];
+    cudaStream_t aside; /* for steps that nothing waits for but the update */
+    cudaEvent_t aside_fork, aside_join;
     struct dnn *dnn;
     cublasLtHandle_t gemm;
 };
@@ -83,6 +85,9 @@ struct cuda_step {
     int *import; /* [n_import] images of the caller to be read in before; in the arena */
     int *export; /* [n_export] and to be written out after */
     int n_import, n_export;
+    bool aside;    /* runs beside the steps that follow it */
+    bool joins;    /* waits for what runs aside */
+    int last_step; /* aside: the step that waits for it, or n_steps */
 };
 
 struct cuda_program {

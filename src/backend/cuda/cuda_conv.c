@@ -156,6 +156,8 @@ static enum der_status run_d_weights(struct cuda_program *p, const struct cuda_s
                       "writing a gradient out");
 }
 
+enum { WHOLE_TILE = 64 }; /* channels */
+
 /* ---- planning ----------------------------------------------------------------------------------- */
 
 /* The convolution of a node as cuDNN is asked for it. */
@@ -187,18 +189,29 @@ static enum der_status plan_affine(struct cuda_program *p, struct cuda_step *ste
     return step->conv->fused ? DER_OK : dnn_find(dnn, &conv, &step->conv->plan);
 }
 
-/* Gradients of weights leave the tensor cores in f32 where an engine can. */
+/* Gradients of weights have the type of the images: the one engine that gives f32 from bf16 images is
+ * up to twenty times slower than the others. */
 static enum der_status plan_d_weights(struct cuda_program *p, struct cuda_step *step)
 {
     struct dnn_conv conv = request(p, step);
-    const enum cuda_type types[] = {CUDA_F32, CUDA_BF16};
-    const int n_types = cuda_of(p)->type == CUDA_BF16 ? 2 : 1;
-    for (int i = 0; i < n_types && !step->conv->plan; i++) {
-        conv.d_weights_type = types[i];
-        TRY(dnn_find(cuda_of(p)->dnn, &conv, &step->conv->plan));
-    }
+    conv.d_weights_type = cuda_of(p)->type;
+    TRY(dnn_find(cuda_of(p)->dnn, &conv, &step->conv->plan));
     step->conv->grad_type = step->conv->plan ? conv.d_weights_type : CUDA_F32;
     return DER_OK;
+}
+
+/* Plain passes: kernels made at run time are the faster ones for whole tiles of channels, the others for
+ * narrow layers; see the table of der_cuda_spike in docs/BENCHMARKS.md. */
+static enum der_status plan_plain(struct cuda_program *p, struct cuda_step *step)
+{
+    struct dnn_conv conv = request(p, step);
+    struct dnn *dnn = cuda_of(p)->dnn;
+    if (conv.tensor_cores && conv.pass == DNN_FORWARD && conv.shape.c % WHOLE_TILE == 0) {
+        conv.compiled = true;
+        TRY(dnn_find(dnn, &conv, &step->conv->plan));
+        conv.compiled = false;
+    }
+    return step->conv->plan ? DER_OK : dnn_find(dnn, &conv, &step->conv->plan);
 }
 
 enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
@@ -219,9 +232,8 @@ enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
             step->run = run_affine;
             TRY(plan_affine(p, step));
         } else {
-            const struct dnn_conv wanted = request(p, step);
             step->run = step->node.op == OP_CONV2D ? run_forward : run_d_src;
-            TRY(dnn_find(cuda_of(p)->dnn, &wanted, &conv->plan));
+            TRY(plan_plain(p, step));
         }
     }
     step->scratch_bytes += conv->plan ? cuda_aligned(conv->plan->workspace) : 0;

@@ -63,10 +63,14 @@ static void cuda_close(struct backend *be)
         if (cuda->join[i])
             (void)cudaEventDestroy(cuda->join[i]);
     }
-    if (cuda->fork)
-        (void)cudaEventDestroy(cuda->fork);
-    if (cuda->stream)
-        (void)cudaStreamDestroy(cuda->stream);
+    cudaEvent_t events[] = {cuda->fork, cuda->aside_fork, cuda->aside_join};
+    cudaStream_t streams[] = {cuda->stream, cuda->aside};
+    for (int i = 0; i < 3; i++)
+        if (events[i])
+            (void)cudaEventDestroy(events[i]);
+    for (int i = 0; i < 2; i++)
+        if (streams[i])
+            (void)cudaStreamDestroy(streams[i]);
     mem_free(&be->ctx->mem, cuda);
 }
 
@@ -74,8 +78,16 @@ static enum der_status make_streams(struct cuda_backend *cuda)
 {
     struct der_ctx *ctx = cuda->base.ctx;
     static const char WHAT[] = "making a stream";
-    TRY(cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), WHAT));
-    TRY(cuda_check(ctx, cudaEventCreateWithFlags(&cuda->fork, cudaEventDisableTiming), WHAT));
+    cudaEvent_t *const events[] = {&cuda->fork, &cuda->aside_fork, &cuda->aside_join};
+    int low;
+    int high; /* what others wait for goes before what runs aside */
+    TRY(cuda_check(ctx, cudaDeviceGetStreamPriorityRange(&low, &high), WHAT));
+    TRY(cuda_check(ctx, cudaStreamCreateWithPriority(&cuda->stream, cudaStreamNonBlocking, high),
+                   WHAT));
+    TRY(cuda_check(ctx, cudaStreamCreateWithPriority(&cuda->aside, cudaStreamNonBlocking, low),
+                   WHAT));
+    for (int i = 0; i < 3; i++)
+        TRY(cuda_check(ctx, cudaEventCreateWithFlags(events[i], cudaEventDisableTiming), WHAT));
     for (int i = 0; i < CUDA_SIDE_STREAMS; i++) {
         TRY(cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->side[i], cudaStreamNonBlocking),
                        WHAT));

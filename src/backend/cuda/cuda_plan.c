@@ -96,6 +96,26 @@ static enum der_status make_steps(struct cuda_program *p, const struct graph *g,
     return DER_OK;
 }
 
+/* Gradients of weights run beside the rest of the backward pass, up to the first step that reads one of
+ * them: the update. */
+static void plan_aside(struct cuda_program *p)
+{
+    int first = 0; /* steps aside from here on have not been waited for */
+    for (int i = 0; i < p->n_steps; i++) {
+        struct cuda_step *step = &p->steps[i];
+        step->aside = step->node.op == OP_CONV2D_D_WEIGHTS;
+        step->last_step = step->aside ? p->n_steps : i;
+        for (int j = first; j < i; j++)
+            for (int k = 0; p->steps[j].aside && k < step->node.n_in; k++)
+                step->joins |= step->node.in[k] == p->steps[j].node.out[0];
+        if (!step->joins)
+            continue;
+        for (; first < i; first++)
+            if (p->steps[first].aside)
+                p->steps[first].last_step = i;
+    }
+}
+
 /* ---- memory ------------------------------------------------------------------------------------- */
 
 struct planner {
@@ -165,6 +185,12 @@ static enum der_status plan_items(struct planner *plan)
 {
     struct cuda_program *p = plan->p;
     graph_liveness(plan->g, plan->first, plan->last);
+    /* What is read aside has to stay until the step that waits for it. */
+    for (int i = 0; i < p->n_steps; i++)
+        for (int k = 0; p->steps[i].aside && k < p->steps[i].node.n_in; k++) {
+            int *last = &plan->last[p->values[p->steps[i].node.in[k]].owner];
+            *last = *last > p->steps[i].last_step ? *last : p->steps[i].last_step;
+        }
     for (int v = 0; v < p->n_values; v++) {
         plan->item_of[v] = -1;
         if (p->values[v].kind == VALUE_EXTERNAL && p->values[v].image && plan->first[v] >= 0)
@@ -174,8 +200,8 @@ static enum der_status plan_items(struct planner *plan)
         plan_outputs(plan, i);
     int n_values_items = plan->n_items;
     for (int i = 0; i < p->n_steps; i++)
-        plan->items[plan->n_items++] =
-            (struct memplan_item){.bytes = p->steps[i].scratch_bytes, .first = i, .last = i};
+        plan->items[plan->n_items++] = (struct memplan_item){
+            .bytes = p->steps[i].scratch_bytes, .first = i, .last = p->steps[i].last_step};
 
     TRY(memplan(p->base.be->ctx, plan->items, plan->n_items, &p->base.stats.temp_bytes));
     for (int v = 0; v < p->n_values; v++)
@@ -237,6 +263,7 @@ static enum der_status build(struct cuda_program *p, const struct graph *g, bool
     TRY(copy_values(p, g, flags));
     TRY(make_steps(p, g, flags));
     cuda_derived_finish(p);
+    plan_aside(p);
     return plan_memory(p, g);
 }
 

@@ -129,11 +129,32 @@ static enum der_status run_step(struct cuda_program *p, const struct cuda_step *
     return DER_OK;
 }
 
+/* `second` goes on when `first` has come to this point. */
+static enum der_status order(const struct cuda_program *p, cudaStream_t first, cudaEvent_t event,
+                             cudaStream_t second)
+{
+    static const char WHAT[] = "ordering streams";
+    TRY(cuda_check(p->base.be->ctx, cudaEventRecord(event, first), WHAT));
+    return cuda_check(p->base.be->ctx, cudaStreamWaitEvent(second, event, 0), WHAT);
+}
+
 enum der_status cuda_enqueue(struct cuda_program *p, bool derive, cudaStream_t stream)
 {
+    struct cuda_backend *cuda = cuda_of(p);
+    bool pending = false; /* something runs aside */
     if (derive)
         TRY(cuda_derived_refresh(p, stream));
-    for (int i = 0; i < p->n_steps; i++)
-        TRY(run_step(p, &p->steps[i], stream));
-    return DER_OK;
+    for (int i = 0; i < p->n_steps; i++) {
+        const struct cuda_step *step = &p->steps[i];
+        if (step->joins && pending) {
+            TRY(order(p, cuda->aside, cuda->aside_join, stream));
+            pending = false;
+        }
+        if (step->aside) {
+            TRY(order(p, stream, cuda->aside_fork, cuda->aside));
+            pending = true;
+        }
+        TRY(run_step(p, step, step->aside ? cuda->aside : stream));
+    }
+    return pending ? order(p, cuda->aside, cuda->aside_join, stream) : DER_OK;
 }

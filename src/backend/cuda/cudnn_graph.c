@@ -52,7 +52,6 @@ struct builder {
     struct dnn *dnn;
     struct parts *parts;
     cudnnStatus_t status;
-    int64_t next_virtual;
 };
 
 static cudnnBackendDescriptor_t add(struct builder *b, cudnnBackendDescriptorType_t type)
@@ -183,67 +182,86 @@ static cudnnBackendDescriptor_t pointwise(struct builder *b, cudnnPointwiseMode_
     return op;
 }
 
-enum { MAX_OPERATIONS = 4 };
+enum { MAX_OPERATIONS = 3 };
 
-/* The convolution, then residual, bias and ReLU where they are asked for; all but the last result stay
- * inside the kernel, in f32. */
+/* What follows the convolution inside the same kernel, in f32; returns how many operations. Kernels with
+ * a follower are compiled at run time, so asking for one that does nothing asks for such a kernel. */
+struct follower {
+    cudnnPointwiseMode_t mode;
+    int64_t id; /* of the second operand; 0: has none */
+    cudnnDataType_t type;
+};
+
+static int followers_of(const struct dnn_conv *conv, struct follower list[MAX_OPERATIONS])
+{
+    int n = 0;
+    if (conv->residual)
+        list[n++] =
+            (struct follower){CUDNN_POINTWISE_ADD, ID_RESIDUAL, data_type(conv->shape.type)};
+    if (conv->bias)
+        list[n++] = (struct follower){CUDNN_POINTWISE_ADD, ID_BIAS, CUDNN_DATA_FLOAT};
+    if (conv->relu)
+        list[n++] = (struct follower){CUDNN_POINTWISE_RELU_FWD, 0, CUDNN_DATA_FLOAT};
+    if (conv->compiled && n == 0)
+        list[n++] = (struct follower){CUDNN_POINTWISE_IDENTITY, 0, CUDNN_DATA_FLOAT};
+    return n;
+}
+
+/* The convolution and its followers; all but the last result stay inside the kernel. */
 static cudnnBackendDescriptor_t graph(struct builder *b, const struct dnn_conv *conv)
 {
     const struct cuda_conv_shape *s = &conv->shape;
     const struct pass_names *names = &PASSES[conv->pass];
-    const int64_t image_dim[4] = {s->n, s->c, s->h, s->w};
-    const int64_t weights_dim[4] = {s->k, s->c, s->r, s->s};
-    const int64_t result_dim[4] = {s->n, s->k, s->out_h, s->out_w};
+    const struct {
+        cudnnBackendAttributeName_t name;
+        int64_t id;
+        int64_t dim[4];
+        cudnnDataType_t type;
+    } tensors[] = {
+        [DNN_FORWARD] = {names->result, ID_RESULT, {s->n, s->k, s->out_h, s->out_w},
+                         data_type(s->type)},
+        [DNN_D_SRC] = {names->image, ID_IMAGE, {s->n, s->c, s->h, s->w}, data_type(s->type)},
+        [DNN_D_WEIGHTS] = {names->weights, ID_WEIGHTS, {s->k, s->c, s->r, s->s},
+                           data_type(conv->pass == DNN_D_WEIGHTS ? conv->d_weights_type : s->type)},
+    };
+    const int64_t *out_dim = tensors[conv->pass].dim; /* each pass writes the tensor of its name */
     const int64_t bias_dim[4] = {1, s->k, 1, 1};
-    const cudnnDataType_t type = data_type(s->type);
     const float one = 1.0f;
     const float zero = 0.0f;
-    int left = conv->bias + conv->residual + conv->relu; /* operations behind the convolution */
+    struct follower followers[MAX_OPERATIONS];
+    const int n_followers = followers_of(conv, followers);
+    cudnnBackendDescriptor_t ops[MAX_OPERATIONS + 1];
+    cudnnBackendDescriptor_t at = NULL; /* the latest result */
 
-    cudnnBackendDescriptor_t image = tensor(b, ID_IMAGE, image_dim, type, false);
-    cudnnBackendDescriptor_t weights =
-        tensor(b, ID_WEIGHTS, weights_dim,
-               conv->pass == DNN_D_WEIGHTS ? data_type(conv->d_weights_type) : type, false);
-    cudnnBackendDescriptor_t at =
-        left > 0 ? tensor(b, b->next_virtual++, result_dim, CUDNN_DATA_FLOAT, true)
-                 : tensor(b, ID_RESULT, result_dim, type, false);
-    cudnnBackendDescriptor_t ops[MAX_OPERATIONS];
-    int n_ops = 0;
-    ops[n_ops] = add(b, names->operation);
+    ops[0] = add(b, names->operation);
     set_descriptor(b, ops[0], names->conv, convolution(b, s));
-    set_descriptor(b, ops[0], names->image, image);
-    set_descriptor(b, ops[0], names->weights, weights);
-    set_descriptor(b, ops[0], names->result, at);
+    for (int i = 0; i < 3; i++) {
+        const bool is_virtual = i == (int)conv->pass && n_followers > 0;
+        cudnnBackendDescriptor_t d =
+            is_virtual ? tensor(b, ID_VIRTUAL, out_dim, CUDNN_DATA_FLOAT, true)
+                       : tensor(b, tensors[i].id, tensors[i].dim, tensors[i].type, false);
+        set_descriptor(b, ops[0], tensors[i].name, d);
+        if (i == (int)conv->pass)
+            at = d;
+    }
     set(b, ops[0], names->alpha, CUDNN_TYPE_FLOAT, 1, &one);
     set(b, ops[0], names->beta, CUDNN_TYPE_FLOAT, 1, &zero);
-    finalize(b, ops[n_ops++]);
-
-    const struct {
-        bool wanted;
-        cudnnPointwiseMode_t mode;
-        int64_t id; /* 0: no second operand */
-        const int64_t *dim;
-        cudnnDataType_t type;
-    } followers[] = {
-        {conv->residual, CUDNN_POINTWISE_ADD, ID_RESIDUAL, result_dim, type},
-        {conv->bias, CUDNN_POINTWISE_ADD, ID_BIAS, bias_dim, CUDNN_DATA_FLOAT},
-        {conv->relu, CUDNN_POINTWISE_RELU_FWD, 0, NULL, CUDNN_DATA_FLOAT},
-    };
-    for (int i = 0; i < 3; i++) {
-        if (!followers[i].wanted)
-            continue;
+    finalize(b, ops[0]);
+    for (int i = 0; i < n_followers; i++) {
+        const struct follower *f = &followers[i];
         cudnnBackendDescriptor_t more = NULL;
-        if (followers[i].id)
-            more = tensor(b, followers[i].id, followers[i].dim, followers[i].type, false);
+        if (f->id)
+            more = tensor(b, f->id, f->id == ID_BIAS ? bias_dim : out_dim, f->type, false);
         cudnnBackendDescriptor_t next =
-            --left > 0 ? tensor(b, b->next_virtual++, result_dim, CUDNN_DATA_FLOAT, true)
-                       : tensor(b, ID_RESULT, result_dim, type, false);
-        ops[n_ops++] = pointwise(b, followers[i].mode, at, more, next);
+            i + 1 < n_followers
+                ? tensor(b, ID_VIRTUAL + 1 + i, out_dim, CUDNN_DATA_FLOAT, true)
+                : tensor(b, tensors[conv->pass].id, out_dim, tensors[conv->pass].type, false);
+        ops[1 + i] = pointwise(b, f->mode, at, more, next);
         at = next;
     }
     cudnnBackendDescriptor_t g = add(b, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     set(b, g, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &b->dnn->handle);
-    set(b, g, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n_ops, ops);
+    set(b, g, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1 + n_followers, ops);
     finalize(b, g);
     return g;
 }
@@ -369,7 +387,7 @@ static enum der_status find_plans(struct dnn *dnn, const struct dnn_conv *conv, 
     struct parts *parts = mem_zalloc(&dnn->ctx->mem, 1, sizeof *parts);
     if (!parts)
         return ctx_nomem(dnn->ctx);
-    struct builder b = {.dnn = dnn, .parts = parts, .next_virtual = ID_VIRTUAL};
+    struct builder b = {.dnn = dnn, .parts = parts};
     cudnnBackendDescriptor_t g = graph(&b, conv);
     for (int mode = 0; mode < 2 && *n_plans == 0 && status == DER_OK; mode++) {
         cudnnBackendDescriptor_t configs[MAX_CONFIGS];
@@ -442,7 +460,8 @@ static bool is_same(const struct dnn_conv *a, const struct dnn_conv *b)
     const struct cuda_conv_shape *t = &b->shape;
     return a->pass == b->pass && a->d_weights_type == b->d_weights_type &&
            a->tensor_cores == b->tensor_cores && a->deterministic == b->deterministic &&
-           a->bias == b->bias && a->residual == b->residual && a->relu == b->relu && s->n == t->n &&
+           a->bias == b->bias && a->residual == b->residual && a->relu == b->relu &&
+           a->compiled == b->compiled && s->n == t->n &&
            s->c == t->c && s->h == t->h && s->w == t->w && s->k == t->k && s->r == t->r &&
            s->s == t->s && s->out_h == t->out_h && s->out_w == t->out_w &&
            s->stride == t->stride && s->pad == t->pad && s->type == t->type;

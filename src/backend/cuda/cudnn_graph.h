@@ -20,6 +20,7 @@ struct dnn_conv {
     bool tensor_cores;             /* f32 images may be rounded to TF32 */
     bool deterministic;
     bool bias, residual, relu; /* DNN_FORWARD: what is fused behind it */
+    bool compiled;             /* asks for a kernel made at run time, as fused ones are */
 };
 
 struct dnn;
