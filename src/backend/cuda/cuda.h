@@ -13,7 +13,7 @@
 #include "backend/cuda/cudnn_graph.h"
 #include "graph/backend.h"
 
-enum { CUDA_SIDE_STREAMS = 4 }; /* for programs that may run side by side */
+enum { CUDA_SIDE_STREAMS = 12 }; /* for programs that may run side by side */
 
 struct cuda_backend {
     struct backend base;
@@ -63,6 +63,7 @@ struct cuda_conv {
     struct cuda_conv_shape shape;
     const struct dnn_plan *plan; /* NULL: own kernels */
     bool fused;                  /* CONV2D_AFFINE: the plan does all of it */
+    bool stem;                   /* the kernel for pictures does it */
     int derived;                 /* index; -1 for CONV2D_D_WEIGHTS */
     enum cuda_type grad_type;    /* CONV2D_D_WEIGHTS: of the gradient as it is computed */
 };
@@ -99,8 +100,8 @@ struct cuda_program {
     int n_steps;
     struct cuda_derived *derived; /* [n_derived] */
     int n_derived;
-    int64_t derived_rows;  /* of the derived weights whose sources come from outside */
-    int n_derived_outside; /* they come first in the table */
+    int n_derived_outside; /* whose sources come from outside; first in the table */
+    int64_t derived_rows;  /* the most that one of them has */
     size_t derived_table;  /* offset among the tables */
     bool derived_fresh;    /* derived_sum means something */
     uint64_t derived_sum;  /* versions of all sources, at the last refresh */
@@ -154,8 +155,9 @@ NODISCARD enum der_status cuda_bind(struct backend *be, struct program *program,
                                     struct span span);
 /* Addresses, tables and matrix products for the current bindings. */
 NODISCARD enum der_status cuda_resolve(struct cuda_program *p);
-/* All steps of a program on one stream; `derive`: the derived weights first. */
-NODISCARD enum der_status cuda_enqueue(struct cuda_program *p, bool derive, cudaStream_t stream);
+/* Steps [first, end) of a program on a stream. */
+NODISCARD enum der_status cuda_enqueue(struct cuda_program *p, int first, int end,
+                                       cudaStream_t stream);
 
 /* ---- cuda_capture.c ----------------------------------------------------------------------------- */
 
@@ -171,6 +173,8 @@ void cuda_step_table(struct cuda_program *p, struct cuda_step *step);
 /* ---- cuda_conv.c -------------------------------------------------------------------------------- */
 
 NODISCARD enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step);
+/* True when a convolution reads the caller's picture itself, so that no copy inside is needed. */
+bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *node);
 
 /* ---- cuda_derive.c ------------------------------------------------------------------------------ */
 
@@ -240,9 +244,14 @@ static inline size_t cuda_aligned(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-static inline int64_t cuda_padded(int64_t channels)
+/* Channels with padding. In bf16 whole tiles of 16, 32 or a multiple of 64 channels run so much faster
+ * that the zeros cost nothing (docs/BENCHMARKS.md); the stem's few stay few. */
+static inline int64_t cuda_padded(enum cuda_type type, int64_t channels)
 {
-    return (channels + CUDA_CHANNELS - 1) / CUDA_CHANNELS * CUDA_CHANNELS;
+    int64_t unit = CUDA_CHANNELS;
+    if (type == CUDA_BF16 && channels > 8)
+        unit = channels > 32 ? 64 : channels > 16 ? 32 : 16;
+    return (channels + unit - 1) / unit * unit;
 }
 
 #endif

@@ -97,37 +97,122 @@ static enum der_status prepare(struct sequence *sequence, struct captured **out)
 
 /* ---- launching -------------------------------------------------------------------------------------- */
 
-/* Programs [first, end) of one group, side by side. */
-static enum der_status enqueue_group(struct sequence *sequence, const bool *derives, int first,
-                                     int end)
+/* Programs [first, end) of one group. */
+struct group {
+    int first, end;
+};
+
+static struct group group_at(const struct sequence *sequence, int first)
+{
+    struct group group = {first, first + 1};
+    while (group.end < sequence->n_items &&
+           sequence->items[group.end].group == sequence->items[first].group)
+        group.end++;
+    return group;
+}
+
+static bool uses(const struct cuda_program *p, const struct buffer *buffer)
+{
+    for (int v = 0; v < p->n_values; v++)
+        if (p->values[v].slot.is_external && p->values[v].slot.span.buffer == buffer)
+            return true;
+    return false;
+}
+
+/* Whether a value of `p` lies in memory that the group writes, or that the group uses and `p` writes. */
+static bool meets(const struct sequence *sequence, struct group group, const struct cuda_program *p,
+                  int value)
+{
+    if (value == NO_VALUE)
+        return false;
+    const struct slot *slot = &p->values[p->values[value].owner].slot;
+    if (!slot->is_external)
+        return false;
+    for (int i = group.first; i < group.end; i++) {
+        const struct cuda_program *other = program_at(sequence, i);
+        if (writes(other, slot->span.buffer) || (slot->written && uses(other, slot->span.buffer)))
+            return true;
+    }
+    return false;
+}
+
+/* Steps at the start of `p` that have nothing to do with the group before it. */
+static int independent_steps(const struct sequence *sequence, struct group group,
+                             const struct cuda_program *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_derived; i++)
+        for (int k = 0; k < DERIVED_SOURCES; k++)
+            if (meets(sequence, group, p, p->derived[i].source[k]))
+                return 0;
+    for (bool met = false; n < p->n_steps; n++) {
+        const struct node *node = &p->steps[n].node;
+        for (int k = 0; k < node->n_in && !met; k++)
+            met = meets(sequence, group, p, node->in[k]);
+        for (int k = 0; k < node->n_out && !met; k++)
+            met = meets(sequence, group, p, node->out[k]);
+        if (met)
+            break;
+    }
+    return n;
+}
+
+static enum der_status enqueue_program(struct sequence *sequence, const bool *derives, int i,
+                                       cudaStream_t stream)
+{
+    struct cuda_program *p = program_at(sequence, i);
+    if (derives[i])
+        TRY(cuda_derived_refresh(p, stream));
+    return cuda_enqueue(p, 0, p->n_steps, stream);
+}
+
+/* The programs of a group side by side, and beside them the first steps of a program that follows it
+ * alone: the trained extractor need not wait for the frozen ones until it meets their features. */
+static enum der_status enqueue_beside(struct sequence *sequence, const bool *derives,
+                                      struct group group, struct group next)
 {
     struct cuda_backend *cuda = (struct cuda_backend *)sequence->be;
     struct der_ctx *ctx = cuda->base.ctx;
     static const char WHAT[] = "ordering streams";
-    if (end - first == 1)
-        return cuda_enqueue(program_at(sequence, first), derives[first], cuda->stream);
-    int n = end - first < CUDA_SIDE_STREAMS ? end - first : CUDA_SIDE_STREAMS;
+    const int n_programs = group.end - group.first;
+    const int n = n_programs < CUDA_SIDE_STREAMS ? n_programs : CUDA_SIDE_STREAMS;
+    struct cuda_program *follower = NULL;
+    int split = 0;
     TRY(cuda_check(ctx, cudaEventRecord(cuda->fork, cuda->stream), WHAT));
     for (int i = 0; i < n; i++)
         TRY(cuda_check(ctx, cudaStreamWaitEvent(cuda->side[i], cuda->fork, 0), WHAT));
-    for (int i = first; i < end; i++)
-        TRY(cuda_enqueue(program_at(sequence, i), derives[i], cuda->side[(i - first) % n]));
+    for (int i = 0; i < n_programs; i++)
+        TRY(enqueue_program(sequence, derives, group.first + i, cuda->side[i % n]));
+    if (next.end - next.first == 1) {
+        follower = program_at(sequence, next.first);
+        split = independent_steps(sequence, group, follower);
+        if (split > 0 && derives[next.first])
+            TRY(cuda_derived_refresh(follower, cuda->stream));
+        TRY(cuda_enqueue(follower, 0, split, cuda->stream));
+    }
     for (int i = 0; i < n; i++) {
         TRY(cuda_check(ctx, cudaEventRecord(cuda->join[i], cuda->side[i]), WHAT));
         TRY(cuda_check(ctx, cudaStreamWaitEvent(cuda->stream, cuda->join[i], 0), WHAT));
     }
-    return DER_OK;
+    if (!follower)
+        return DER_OK;
+    if (split == 0 && derives[next.first])
+        TRY(cuda_derived_refresh(follower, cuda->stream));
+    return cuda_enqueue(follower, split, follower->n_steps, cuda->stream);
 }
 
 static enum der_status enqueue_all(struct sequence *sequence, const bool *derives)
 {
+    struct cuda_backend *cuda = (struct cuda_backend *)sequence->be;
     for (int first = 0; first < sequence->n_items;) {
-        int end = first + 1;
-        while (end < sequence->n_items &&
-               sequence->items[end].group == sequence->items[first].group)
-            end++;
-        TRY(enqueue_group(sequence, derives, first, end));
-        first = end;
+        const struct group group = group_at(sequence, first);
+        if (group.end == sequence->n_items && group.end - group.first == 1)
+            return enqueue_program(sequence, derives, first, cuda->stream);
+        struct group next = {group.end, group.end};
+        if (group.end < sequence->n_items)
+            next = group_at(sequence, group.end);
+        TRY(enqueue_beside(sequence, derives, group, next));
+        first = next.end - next.first == 1 ? next.end : group.end;
     }
     return DER_OK;
 }

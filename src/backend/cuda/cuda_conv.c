@@ -31,10 +31,10 @@ static struct cuda_conv_shape shape_of(const struct cuda_program *p, const struc
     const int64_t *weights = p->values[at.weights].slot.shape.dim;
     const int64_t *dst = p->values[at.dst].slot.shape.dim;
     return (struct cuda_conv_shape){.n = src[0],
-                                    .c = cuda_padded(src[1]),
+                                    .c = p->values[at.src].stored,
                                     .h = src[2],
                                     .w = src[3],
-                                    .k = cuda_padded(weights[0]),
+                                    .k = p->values[at.dst].stored,
                                     .r = weights[2],
                                     .s = weights[3],
                                     .out_h = dst[2],
@@ -42,6 +42,29 @@ static struct cuda_conv_shape shape_of(const struct cuda_program *p, const struc
                                     .stride = node->attr.conv.stride,
                                     .pad = node->attr.conv.pad,
                                     .type = cuda_of(p)->type};
+}
+
+bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *node)
+{
+    if (cuda_of(p)->type != CUDA_BF16 || !cuda_is_conv(node->op) || node->op == OP_CONV2D_D_SRC)
+        return false;
+    const struct cuda_conv_shape shape = shape_of(p, node);
+    const struct cuda_value *src = &p->values[operands_of(node).src];
+    return src->slot.is_external && shape.r == 3 && shape.s == 3 && shape.stride == 1 &&
+           shape.pad == 1 && cuda_stem_serves(src->slot.shape.dim[1], shape.k) &&
+           (node->op != OP_CONV2D_AFFINE || node_in(node, AFFINE_RESIDUAL) == NO_VALUE);
+}
+
+static struct cuda_stem stem_of(const struct cuda_program *p, const struct cuda_step *step)
+{
+    const struct cuda_value *src = &p->values[operands_of(&step->node).src];
+    const int64_t *dim = src->slot.shape.dim;
+    return (struct cuda_stem){.image = (const float *)(void *)src->outside,
+                              .n = dim[0],
+                              .c = dim[1],
+                              .h = dim[2],
+                              .w = dim[3],
+                              .k = step->conv->shape.k};
 }
 
 /* ---- running ------------------------------------------------------------------------------------ */
@@ -86,6 +109,34 @@ static enum der_status run_forward(struct cuda_program *p, const struct cuda_ste
         pointers.residual = value_data(step_in(p, step, AFFINE_RESIDUAL));
     }
     return run_plan(p, step, pointers, 0, stream);
+}
+
+static enum der_status run_stem(struct cuda_program *p, const struct cuda_step *step,
+                                cudaStream_t stream)
+{
+    const struct cuda_derived *derived = &p->derived[step->conv->derived];
+    const struct cuda_stem stem = stem_of(p, step);
+    const bool is_affine = step->node.op == OP_CONV2D_AFFINE;
+    const float *bias = (const float *)(void *)derived_at(p, derived->bias_offset);
+    TRY(prepare_weights(p, step, stream));
+    return cuda_check(p->base.be->ctx,
+                      cuda_stem(&stem, step_out(p, step, 0)->data, derived_at(p, derived->offset),
+                                is_affine ? bias : NULL, is_affine && step->node.attr.conv.relu,
+                                stream),
+                      "the first convolution");
+}
+
+static enum der_status run_stem_d_weights(struct cuda_program *p, const struct cuda_step *step,
+                                          cudaStream_t stream)
+{
+    const struct cuda_stem stem = stem_of(p, step);
+    const struct cuda_value *d_weights = step_out(p, step, 0);
+    return cuda_check(p->base.be->ctx,
+                      cuda_stem_d_weights(&stem, (float *)(void *)d_weights->data,
+                                          d_weights->slot.shape.dim[0],
+                                          step_in(p, step, CONV_D_WEIGHTS_D_DST)->data,
+                                          step_scratch(p, step), stream),
+                      "the gradient of the first weights");
 }
 
 static enum der_status run_affine(struct cuda_program *p, const struct cuda_step *step,
@@ -156,7 +207,7 @@ static enum der_status run_d_weights(struct cuda_program *p, const struct cuda_s
                       "writing a gradient out");
 }
 
-enum { WHOLE_TILE = 64 }; /* channels */
+enum { WHOLE_TILE = 32 }; /* channels */
 
 /* ---- planning ----------------------------------------------------------------------------------- */
 
@@ -173,12 +224,13 @@ static struct dnn_conv request(const struct cuda_program *p, const struct cuda_s
     return conv;
 }
 
-/* In f32 the epilogue is left to our own kernel, which rounds as the contract says. */
+/* In f32 the epilogue is left to our own kernel, which rounds as the contract says, and for few channels
+ * because the two together are faster. */
 static enum der_status plan_affine(struct cuda_program *p, struct cuda_step *step)
 {
     struct dnn_conv conv = request(p, step);
     struct dnn *dnn = cuda_of(p)->dnn;
-    if (conv.tensor_cores) {
+    if (conv.tensor_cores && conv.shape.c % WHOLE_TILE == 0) {
         conv.bias = true;
         conv.residual = node_in(&step->node, AFFINE_RESIDUAL) != NO_VALUE;
         conv.relu = step->node.attr.conv.relu;
@@ -200,13 +252,15 @@ static enum der_status plan_d_weights(struct cuda_program *p, struct cuda_step *
     return DER_OK;
 }
 
-/* Plain passes: kernels made at run time are the faster ones for whole tiles of channels, the others for
- * narrow layers; see the table of der_cuda_spike in docs/BENCHMARKS.md. */
+/* Plain passes: kernels made at run time are the faster ones for whole tiles of channels, but for the
+ * data gradient of strided layers; see the table of der_cuda_spike in docs/BENCHMARKS.md. */
 static enum der_status plan_plain(struct cuda_program *p, struct cuda_step *step)
 {
     struct dnn_conv conv = request(p, step);
     struct dnn *dnn = cuda_of(p)->dnn;
-    if (conv.tensor_cores && conv.pass == DNN_FORWARD && conv.shape.c % WHOLE_TILE == 0) {
+    const bool is_strided = conv.shape.stride > 1 && conv.shape.r > 1;
+    if (conv.tensor_cores && conv.shape.c % WHOLE_TILE == 0 &&
+        (conv.pass == DNN_FORWARD || !is_strided)) {
         conv.compiled = true;
         TRY(dnn_find(dnn, &conv, &step->conv->plan));
         conv.compiled = false;
@@ -222,7 +276,15 @@ enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
     struct cuda_conv *conv = step->conv;
     conv->shape = shape_of(p, &step->node);
     conv->derived = -1;
-    if (step->node.op == OP_CONV2D_D_WEIGHTS) {
+    conv->stem = cuda_conv_reads_outside(p, &step->node);
+    if (conv->stem && step->node.op == OP_CONV2D_D_WEIGHTS) {
+        const struct cuda_stem stem = stem_of(p, step);
+        step->run = run_stem_d_weights;
+        step->scratch_bytes = cuda_stem_scratch(&stem);
+    } else if (conv->stem) {
+        step->run = run_stem;
+        TRY(cuda_derived_find(p, step, &conv->derived));
+    } else if (step->node.op == OP_CONV2D_D_WEIGHTS) {
         step->run = run_d_weights;
         TRY(plan_d_weights(p, step));
         step->scratch_bytes = stage_bytes(conv);

@@ -66,11 +66,11 @@ void cuda_derived_finish(struct cuda_program *p)
             if (derived->inside != (pass == 1))
                 continue;
             derived->position = n++;
-            derived->shape.first_row = derived->inside ? 0 : p->derived_rows;
-            if (!derived->inside) {
-                p->derived_rows += derived->shape.k_stored;
-                p->n_derived_outside++;
-            }
+            if (derived->inside)
+                continue;
+            p->n_derived_outside++;
+            if (p->derived_rows < derived->shape.k_stored)
+                p->derived_rows = derived->shape.k_stored;
         }
 }
 

@@ -25,7 +25,7 @@ static enum der_status copy_values(struct cuda_program *p, const struct graph *g
             return ctx_nomem(p->base.be->ctx);
         to->kind = from->kind;
         to->image = image[v];
-        to->stored = image[v] ? cuda_padded(from->shape.dim[1]) : 0;
+        to->stored = image[v] ? cuda_padded(cuda_of(p)->type, from->shape.dim[1]) : 0;
         to->owner = v;
         for (; g->values[to->owner].kind == VALUE_ALIAS; to->owner = g->values[to->owner].alias_of)
             to->col += g->values[to->owner].alias_col;
@@ -55,6 +55,8 @@ static enum der_status plan_copies(struct cuda_program *p, struct cuda_step *ste
     for (int k = 0; k < node->n_in; k++) {
         int v = node->in[k];
         if (v == NO_VALUE || !p->values[v].image || !p->values[v].slot.is_external || inside[v])
+            continue;
+        if (k == 0 && cuda_conv_reads_outside(p, node)) /* src comes first */
             continue;
         step->import[step->n_import++] = v;
         inside[v] = true;

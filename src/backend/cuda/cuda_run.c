@@ -138,13 +138,11 @@ static enum der_status order(const struct cuda_program *p, cudaStream_t first, c
     return cuda_check(p->base.be->ctx, cudaStreamWaitEvent(second, event, 0), WHAT);
 }
 
-enum der_status cuda_enqueue(struct cuda_program *p, bool derive, cudaStream_t stream)
+enum der_status cuda_enqueue(struct cuda_program *p, int first, int end, cudaStream_t stream)
 {
     struct cuda_backend *cuda = cuda_of(p);
     bool pending = false; /* something runs aside */
-    if (derive)
-        TRY(cuda_derived_refresh(p, stream));
-    for (int i = 0; i < p->n_steps; i++) {
+    for (int i = first; i < end; i++) {
         const struct cuda_step *step = &p->steps[i];
         if (step->joins && pending) {
             TRY(order(p, cuda->aside, cuda->aside_join, stream));

@@ -4,6 +4,7 @@
 enum { ID_IMAGE = 1, ID_WEIGHTS, ID_RESULT, ID_BIAS, ID_RESIDUAL, ID_VIRTUAL };
 
 enum { MAX_DESCRIPTORS = 24, MAX_CONFIGS = 32, ALIGNMENT = 16 };
+enum { OLD_FUSION_ENGINE = 7 }; /* engine 4 is the one for Hopper */
 
 struct plan {
     struct dnn_plan base;
@@ -316,14 +317,23 @@ static bool is_allowed(const struct dnn_conv *conv, const struct dnn_plan *plan)
     return (plan->notes & forbidden) == 0;
 }
 
+/* The heuristics sometimes put the older of two generators of kernels first. */
+static bool is_second_choice(const struct dnn_conv *conv, const struct dnn_plan *plan)
+{
+    const bool is_fused = conv->compiled || conv->bias;
+    return is_fused && conv->pass == DNN_FORWARD && conv->shape.c % 32 == 0 &&
+           plan->engine == OLD_FUSION_ENGINE;
+}
+
 /* A plan for one engine configuration; *out stays NULL when it does not work for this shape. */
-static enum der_status make_plan(struct dnn *dnn, const struct dnn_conv *conv,
+static enum der_status make_plan(struct dnn *dnn, const struct dnn_conv *conv, bool picky,
                                  cudnnBackendDescriptor_t config, struct plan **out)
 {
     const struct cuda_libs *libs = dnn->libs;
     struct dnn_plan found = {0};
     *out = NULL;
-    if (!describe_engine(dnn, config, &found) || !is_allowed(conv, &found))
+    if (!describe_engine(dnn, config, &found) || !is_allowed(conv, &found) ||
+        (picky && is_second_choice(conv, &found)))
         return DER_OK;
     cudnnBackendDescriptor_t handle;
     TRY(check(dnn,
@@ -381,7 +391,11 @@ static int propose(struct builder *b, cudnnBackendDescriptor_t g, cudnnBackendHe
 static enum der_status find_plans(struct dnn *dnn, const struct dnn_conv *conv, int max,
                                   struct plan **plans, int *n_plans)
 {
-    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    static const struct {
+        cudnnBackendHeurMode_t mode;
+        bool picky;
+    } attempts[] = {
+        {CUDNN_HEUR_MODE_A, true}, {CUDNN_HEUR_MODE_A, false}, {CUDNN_HEUR_MODE_FALLBACK, false}};
     enum der_status status = DER_OK;
     *n_plans = 0;
     struct parts *parts = mem_zalloc(&dnn->ctx->mem, 1, sizeof *parts);
@@ -389,15 +403,15 @@ static enum der_status find_plans(struct dnn *dnn, const struct dnn_conv *conv, 
         return ctx_nomem(dnn->ctx);
     struct builder b = {.dnn = dnn, .parts = parts};
     cudnnBackendDescriptor_t g = graph(&b, conv);
-    for (int mode = 0; mode < 2 && *n_plans == 0 && status == DER_OK; mode++) {
+    for (int attempt = 0; attempt < 3 && *n_plans == 0 && status == DER_OK; attempt++) {
         cudnnBackendDescriptor_t configs[MAX_CONFIGS];
         const cudnnStatus_t made = b.status;
-        int n = propose(&b, g, modes[mode], configs);
+        int n = propose(&b, g, attempts[attempt].mode, configs);
         b.status = made; /* heuristics that know no answer leave the others their turn */
         for (int i = 0; i < n; i++) {
             struct plan *plan = NULL;
             if (status == DER_OK && *n_plans < max)
-                status = make_plan(dnn, conv, configs[i], &plan);
+                status = make_plan(dnn, conv, attempts[attempt].picky, configs[i], &plan);
             if (plan)
                 plans[(*n_plans)++] = plan;
             else

@@ -213,11 +213,10 @@ struct cuda_weights {
     const float *gamma, *beta, *mean, *var; /* NULL: nothing is folded */
     float *bias;
     int64_t k, c, area, k_stored, c_stored;
-    int64_t first_row; /* rows (k_stored) of all weights before it */
     float eps;
 };
-/* weights: [n] in device memory; n_rows: k_stored of all of them. */
-cudaError_t cuda_derive_weights(const struct cuda_weights *weights, int n, int64_t n_rows,
+/* weights: [n] in device memory; most_rows: the largest k_stored among them. */
+cudaError_t cuda_derive_weights(const struct cuda_weights *weights, int n, int64_t most_rows,
                                 enum cuda_type type, cudaStream_t stream);
 /* The way back, for gradients: src of `type`, dst [k, c, area] f32; only k, c, area, c_stored count. */
 cudaError_t cuda_export_weights(float *dst, const void *src, enum cuda_type type,
@@ -237,6 +236,22 @@ cudaError_t cuda_conv_d_src(const struct cuda_conv_shape *shape, void *d_src, co
                             const void *weights, cudaStream_t stream);
 cudaError_t cuda_conv_d_weights(const struct cuda_conv_shape *shape, float *d_weights,
                                 const void *src, const void *d_dst, cudaStream_t stream);
+
+/* ---- stem.cu: the first convolution, 3x3, stride 1, in bf16, from the caller's own picture --------- */
+
+struct cuda_stem {
+    const float *image; /* [n, c, h, w] */
+    int64_t n, c, h, w;
+    int64_t k; /* with padding */
+};
+bool cuda_stem_serves(int64_t c, int64_t k_stored);
+/* dst [n, h, w, k] = relu?(conv + bias), weights [k, 3, 3, 8] in bf16; bias [k] may be NULL. */
+cudaError_t cuda_stem(const struct cuda_stem *stem, void *dst, const void *weights,
+                      const float *bias, bool relu, cudaStream_t stream);
+/* d_weights [k, c, 3, 3] in f32, as the caller sees it; `k` without padding. */
+cudaError_t cuda_stem_d_weights(const struct cuda_stem *stem, float *d_weights, int64_t k,
+                                const void *d_dst, void *scratch, cudaStream_t stream);
+size_t cuda_stem_scratch(const struct cuda_stem *stem);
 
 #ifdef __cplusplus
 }

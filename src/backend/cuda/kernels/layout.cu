@@ -97,35 +97,22 @@ cudaError_t cuda_export_image(void *dst, const void *src, const struct cuda_imag
 
 enum { ROOM = 4608 }; /* floats of shared memory: 512 channels of a 3x3 kernel */
 
-__device__ static const struct cuda_weights *weights_of(const struct cuda_weights *weights, int n,
-                                                        int64_t row)
-{
-    int low = 0;
-    int high = n - 1;
-    while (low < high) {
-        const int middle = (low + high + 1) / 2;
-        if (weights[middle].first_row <= row)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return &weights[low];
-}
-
-/* A block for every row k, some channels at a time through shared memory, so that both sides are read
+/* A block for every row k of every item, some channels at a time through shared memory, so that both sides are read
  * and written in order. */
 template <typename T>
-__global__ void derive_kernel(const struct cuda_weights *weights, int n)
+__global__ void derive_kernel(const struct cuda_weights *weights)
 {
     __shared__ float room[ROOM];
-    const struct cuda_weights w = *weights_of(weights, n, blockIdx.x);
-    const int64_t k = blockIdx.x - w.first_row;
+    const struct cuda_weights w = weights[blockIdx.y];
+    const int64_t k = blockIdx.x;
+    if (k >= w.k_stored)
+        return;
     const bool real = k < w.k;
-    double scale = 1.0;
+    float scale = 1.0f;
     if (w.gamma && real)
-        scale = (double)w.gamma[k] / sqrt((double)w.var[k] + (double)w.eps);
+        scale = (float)((double)w.gamma[k] / sqrt((double)w.var[k] + (double)w.eps));
     if (w.gamma && threadIdx.x == 0)
-        w.bias[k] = real ? (float)((double)w.beta[k] - (double)w.mean[k] * scale) : 0.0f;
+        w.bias[k] = real ? (float)((double)w.beta[k] - (double)w.mean[k] * (double)scale) : 0.0f;
 
     const int area = (int)w.area;
     const int step = ROOM / area > 0 ? ROOM / area : 1;
@@ -136,8 +123,7 @@ __global__ void derive_kernel(const struct cuda_weights *weights, int n)
         for (int i = threadIdx.x; i < here * area; i += blockDim.x) {
             const int c = first + i / area;
             const bool inside = real && c < (int)w.c;
-            room[i] = inside ? (float)(scale * (double)w.src[k * w.c * area + first * area + i])
-                             : 0.0f;
+            room[i] = inside ? scale * w.src[k * w.c * area + first * area + i] : 0.0f;
         }
         __syncthreads();
         for (int i = threadIdx.x; i < here * area; i += blockDim.x) {
@@ -171,13 +157,14 @@ __global__ void export_weights_kernel(float *dst, const T *src, const struct cud
     }
 }
 
-cudaError_t cuda_derive_weights(const struct cuda_weights *weights, int n, int64_t n_rows,
+cudaError_t cuda_derive_weights(const struct cuda_weights *weights, int n, int64_t most_rows,
                                 enum cuda_type type, cudaStream_t stream)
 {
+    const dim3 grid((unsigned)most_rows, (unsigned)n);
     if (type == CUDA_BF16)
-        derive_kernel<bf16><<<(unsigned)n_rows, BLOCK_THREADS, 0, stream>>>(weights, n);
+        derive_kernel<bf16><<<grid, BLOCK_THREADS, 0, stream>>>(weights);
     else
-        derive_kernel<float><<<(unsigned)n_rows, BLOCK_THREADS, 0, stream>>>(weights, n);
+        derive_kernel<float><<<grid, BLOCK_THREADS, 0, stream>>>(weights);
     return cudaGetLastError();
 }
 

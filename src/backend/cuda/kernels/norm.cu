@@ -8,9 +8,6 @@
  */
 #include "tile.cuh"
 
-/* Rows of a thread at least, and blocks of a grid at most. */
-enum { STATS_DEPTH = 4, APPLY_DEPTH = 2, APPLY_GY_MAX = 1056 };
-
 static float *coefficients(void *scratch, int64_t stored)
 {
     return reinterpret_cast<float *>(reinterpret_cast<double *>(scratch) +
@@ -26,7 +23,7 @@ size_t cuda_bn_scratch(int64_t rows, int64_t stored)
 
 size_t cuda_bn_counters(int64_t stored)
 {
-    return (size_t)(stored + TILE_CX_MAX - 1) / TILE_CX_MAX;
+    return (size_t)(stored + 7) / 8; /* blocks that reduce are at least so many channels wide */
 }
 
 /* From the statistics of channel c to everything that depends on them. */
@@ -60,7 +57,7 @@ __global__ void stats_kernel(const struct cuda_bn bn, const struct tile t, doubl
     const int chunk = blockIdx.x * t.cx + threadIdx.x;
     const T *src = (const T *)bn.src.data + (int64_t)chunk * V;
     if (chunk < t.chunks) {
-#pragma unroll 4
+#pragma unroll 8
         for (int64_t row = blockIdx.y * t.ry + threadIdx.y; row < t.rows; row += t.gy * t.ry) {
             float x[V];
             vec<T, V>::load(x, src + row * bn.src.pitch);
@@ -141,17 +138,17 @@ __global__ void apply_kernel(const struct cuda_bn bn, const struct tile t, const
 template <typename T, int V>
 static cudaError_t launch(const struct cuda_bn *bn, cudaStream_t stream)
 {
+    typedef typename accumulator<T>::type A;
     float *coef = coefficients(bn->scratch, bn->src.stored);
     if (bn->training) {
         const struct tile t =
-            tile_of(bn->src.rows, bn->src.stored, V, STATS_DEPTH, TILE_GY_MAX);
-        stats_kernel<T, V><<<dim3(t.gx, t.gy), dim3(t.cx, t.ry),
-                             tile_shared<typename accumulator<T>::type, V>(&t), stream>>>(
+            tile_of(bn->src.rows, bn->src.stored, V, wish_to_reduce<A>());
+        stats_kernel<T, V><<<dim3(t.gx, t.gy), dim3(t.cx, t.ry), tile_shared<A, V>(&t), stream>>>(
             *bn, t, reinterpret_cast<double *>(bn->scratch), coef);
     } else {
         running_kernel<<<blocks_for(bn->src.stored, 128), 128, 0, stream>>>(*bn, coef);
     }
-    const struct tile t = tile_of(bn->src.rows, bn->src.stored, V, APPLY_DEPTH, APPLY_GY_MAX);
+    const struct tile t = tile_of(bn->src.rows, bn->src.stored, V, wish_to_apply());
     if (bn->residual.data)
         apply_kernel<T, V, true>
             <<<dim3(t.gx, t.gy), dim3(t.cx, t.ry), 0, stream>>>(*bn, t, coef);

@@ -7,8 +7,6 @@
  */
 #include "tile.cuh"
 
-enum { REDUCE_DEPTH = 4, APPLY_DEPTH = 2, APPLY_GY_MAX = 1056 };
-
 
 /* g = d_dst + d_dst2, 0 where the ReLU was closed. */
 template <typename T, int V>
@@ -48,7 +46,7 @@ __global__ void reduce_kernel(const struct cuda_bn_grad bn, const struct tile t,
             mean[i] = c + i < bn.src.cols ? bn.mean[c + i] : 0.0f;
             inv_std[i] = c + i < bn.src.cols ? bn.inv_std[c + i] : 0.0f;
         }
-#pragma unroll 2
+#pragma unroll 4
         for (int64_t row = blockIdx.y * t.ry + threadIdx.y; row < t.rows; row += t.gy * t.ry) {
             float g[V];
             float x[V];
@@ -131,14 +129,14 @@ __global__ void apply_kernel(const struct cuda_bn_grad bn, const struct tile t, 
 template <typename T, int V>
 static cudaError_t launch(const struct cuda_bn_grad *bn, cudaStream_t stream)
 {
-    const struct tile t = tile_of(bn->src.rows, bn->src.stored, V, REDUCE_DEPTH, TILE_GY_MAX);
+    typedef typename accumulator<T>::type A;
+    const struct tile t = tile_of(bn->src.rows, bn->src.stored, V, wish_to_reduce<A>());
     double *partial = reinterpret_cast<double *>(bn->scratch);
     float *coef = reinterpret_cast<float *>(partial + 2 * TILE_GY_MAX * t.stored);
-    reduce_kernel<T, V><<<dim3(t.gx, t.gy), dim3(t.cx, t.ry),
-                          tile_shared<typename accumulator<T>::type, V>(&t), stream>>>(*bn, t,
-                                                                                       partial, coef);
+    reduce_kernel<T, V><<<dim3(t.gx, t.gy), dim3(t.cx, t.ry), tile_shared<A, V>(&t), stream>>>(
+        *bn, t, partial, coef);
     if (bn->d_src.data) {
-        const struct tile a = tile_of(bn->src.rows, bn->src.stored, V, APPLY_DEPTH, APPLY_GY_MAX);
+        const struct tile a = tile_of(bn->src.rows, bn->src.stored, V, wish_to_apply());
         apply_kernel<T, V><<<dim3(a.gx, a.gy), dim3(a.cx, a.ry), 0, stream>>>(*bn, a, coef);
     }
     return cudaGetLastError();

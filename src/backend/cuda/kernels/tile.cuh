@@ -7,7 +7,7 @@
 
 #include "device.cuh"
 
-enum { TILE_CX_MAX = 32, TILE_GY_MAX = 264, VECTOR = 8 };
+enum { VECTOR = 8, TILE_GY_MAX = 132 }; /* one block for each multiprocessor of an H200 */
 
 struct tile {
     int64_t rows, stored;
@@ -16,17 +16,39 @@ struct tile {
     int gx, gy;
 };
 
-/* depth: rows that a thread takes at least, so that what a block costs once is shared. */
-static inline struct tile tile_of(int64_t rows, int64_t stored, int v, int depth, int gy_max)
+/* How a kernel wants its tile. */
+struct tile_wish {
+    int threads; /* of a block, at most */
+    int cx_max;
+    int depth;  /* rows that a thread takes at least, so that what a block costs once is shared */
+    int blocks; /* of the grid, about */
+};
+
+static inline struct tile tile_of(int64_t rows, int64_t stored, int v, struct tile_wish wish)
 {
     struct tile t = {rows, stored, (int)((stored + v - 1) / v), 0, 0, 0, 0};
-    t.cx = t.chunks < TILE_CX_MAX ? t.chunks : TILE_CX_MAX;
-    t.ry = BLOCK_THREADS / t.cx;
+    t.cx = t.chunks < wish.cx_max ? t.chunks : wish.cx_max;
+    t.ry = wish.threads / t.cx;
     t.gx = (t.chunks + t.cx - 1) / t.cx;
-    const int64_t steps = (rows + (int64_t)t.ry * depth - 1) / ((int64_t)t.ry * depth);
-    const int64_t most = gy_max / t.gx > 1 ? gy_max / t.gx : 1;
+    const int64_t rows_of_block = (int64_t)t.ry * wish.depth;
+    const int64_t steps = (rows + rows_of_block - 1) / rows_of_block;
+    const int64_t most = wish.blocks / t.gx > 1 ? wish.blocks / t.gx : 1;
     t.gy = (int)(steps < most ? steps : most);
     return t;
+}
+
+/* Blocks that add up are deep, so that few partial sums are left for the last of them, and narrow, so
+ * that several share the work of the last. */
+template <typename A> static inline struct tile_wish wish_to_reduce(void)
+{
+    const struct tile_wish wish = {sizeof(A) == 8 ? 256 : 512, 8, 2, TILE_GY_MAX};
+    return wish;
+}
+
+static inline struct tile_wish wish_to_apply(void)
+{
+    const struct tile_wish wish = {256, 32, 2, 1056};
+    return wish;
 }
 
 static inline bool vectors_fit(const struct cuda_rows *m)
@@ -39,26 +61,41 @@ static inline bool vectors_fit(const struct cuda_rows *m)
  * is [gy][2][stored] in double. Returns true in the block that came last for these channels, with the
  * totals of its cx * V channels in totals[0] and totals[1] (shared memory). */
 template <typename A, int V>
-__device__ bool tile_reduce(const struct tile t, const A (&first)[V], const A (&second)[V],
-                            double *partial, unsigned *counters, double *(&totals)[2])
+__device__ bool tile_reduce(const struct tile t, A (&first)[V], A (&second)[V], double *partial,
+                            unsigned *counters, double *(&totals)[2])
 {
     extern __shared__ double shared[];
-    A *room = reinterpret_cast<A *>(shared); /* [2][ry][cx * V] */
+    A *room = reinterpret_cast<A *>(shared); /* [2][n_rows][cx * V] */
     const int width = t.cx * V;
     const int thread = threadIdx.y * t.cx + threadIdx.x;
     const int n_threads = t.cx * t.ry;
+    /* Rows that one warp holds are added within it first. */
+    const bool by_warps = 32 % t.cx == 0 && n_threads % 32 == 0;
+    const int n_rows = by_warps ? n_threads / 32 : t.ry;
+    const int row = by_warps ? thread / 32 : (int)threadIdx.y;
+    if (by_warps) {
+        for (int step = t.cx; step < 32; step *= 2)
 #pragma unroll
-    for (int i = 0; i < V; i++) {
-        room[threadIdx.y * width + threadIdx.x * V + i] = first[i];
-        room[(t.ry + threadIdx.y) * width + threadIdx.x * V + i] = second[i];
+            for (int i = 0; i < V; i++) {
+                first[i] += __shfl_xor_sync(0xffffffffu, first[i], step);
+                second[i] += __shfl_xor_sync(0xffffffffu, second[i], step);
+            }
+    }
+    if (!by_warps || thread % 32 < t.cx) {
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            room[row * width + threadIdx.x * V + i] = first[i];
+            room[(n_rows + row) * width + threadIdx.x * V + i] = second[i];
+        }
     }
     __syncthreads();
     for (int column = thread; column < 2 * width; column += n_threads) {
         const int which = column / width;
         const int64_t channel = (int64_t)blockIdx.x * width + column % width;
         double sum = 0.0;
-        for (int y = 0; y < t.ry; y++)
-            sum += (double)room[(which * t.ry + y) * width + column % width];
+#pragma unroll 8
+        for (int y = 0; y < n_rows; y++)
+            sum += (double)room[(which * n_rows + y) * width + column % width];
         if (channel < t.stored)
             partial[((int64_t)blockIdx.y * 2 + which) * t.stored + channel] = sum;
     }
@@ -72,9 +109,11 @@ __device__ bool tile_reduce(const struct tile t, const A (&first)[V], const A (&
         const int which = column / width;
         const int64_t channel = (int64_t)blockIdx.x * width + column % width;
         double sum = 0.0;
-        if (channel < t.stored)
+        if (channel < t.stored) {
+#pragma unroll 8
             for (int y = item / (2 * width); y < t.gy; y += slices)
-                sum += partial[((int64_t)y * 2 + which) * t.stored + channel];
+                sum += __ldcg(&partial[((int64_t)y * 2 + which) * t.stored + channel]);
+        }
         shared[item] = sum;
     }
     __syncthreads();
@@ -93,8 +132,11 @@ __device__ bool tile_reduce(const struct tile t, const A (&first)[V], const A (&
 /* Shared memory that tile_reduce needs. */
 template <typename A, int V> static inline size_t tile_shared(const struct tile *t)
 {
-    const size_t sums = (size_t)2 * t->ry * t->cx * V * sizeof(A);
-    const size_t totals = (size_t)(2 * t->cx * V + BLOCK_THREADS) * sizeof(double);
+    const int n_threads = t->cx * t->ry;
+    const bool by_warps = 32 % t->cx == 0 && n_threads % 32 == 0;
+    const size_t n_rows = (size_t)(by_warps ? n_threads / 32 : t->ry);
+    const size_t sums = 2 * n_rows * (size_t)(t->cx * V) * sizeof(A);
+    const size_t totals = (size_t)(2 * t->cx * V + n_threads) * sizeof(double);
     return sums > totals ? sums : totals;
 }
 
