@@ -15,6 +15,9 @@
 
 enum { CUDA_SIDE_STREAMS = 12 }; /* for programs that may run side by side */
 
+/* Streams that the steps of one program are spread over; see cuda_lanes.c. */
+enum cuda_lane { LANE_MAIN, LANE_BRANCH, LANE_SINK, N_LANES };
+
 struct cuda_backend {
     struct backend base;
     struct cuda_libs libs;
@@ -25,8 +28,8 @@ struct cuda_backend {
     cudaStream_t stream;
     cudaStream_t side[CUDA_SIDE_STREAMS];
     cudaEvent_t fork, join[CUDA_SIDE_STREAMS];
-    cudaStream_t aside; /* for steps that nothing waits for but the update */
-    cudaEvent_t aside_fork, aside_join;
+    cudaStream_t lane[N_LANES]; /* beside `stream`, for a program that runs alone; [LANE_MAIN] unused */
+    cudaEvent_t order;
     struct dnn *dnn;
     cublasLtHandle_t gemm;
 };
@@ -86,9 +89,9 @@ struct cuda_step {
     int *import; /* [n_import] images of the caller to be read in before; in the arena */
     int *export; /* [n_export] and to be written out after */
     int n_import, n_export;
-    bool aside;    /* runs beside the steps that follow it */
-    bool joins;    /* waits for what runs aside */
-    int last_step; /* aside: the step that waits for it, or n_steps */
+    enum cuda_lane lane;
+    unsigned waits; /* bit set of the lanes that it waits for */
+    int last_step;  /* of other lanes: the step where the main lane waits, or n_steps; else its own */
 };
 
 struct cuda_program {
@@ -155,9 +158,17 @@ NODISCARD enum der_status cuda_bind(struct backend *be, struct program *program,
                                     struct span span);
 /* Addresses, tables and matrix products for the current bindings. */
 NODISCARD enum der_status cuda_resolve(struct cuda_program *p);
-/* Steps [first, end) of a program on a stream. */
-NODISCARD enum der_status cuda_enqueue(struct cuda_program *p, int first, int end,
-                                       cudaStream_t stream);
+/* All steps of a program on one stream. */
+NODISCARD enum der_status cuda_enqueue(struct cuda_program *p, cudaStream_t stream);
+/* Steps [first, end) on the back end's stream and its lanes; the last ones wait for all lanes. */
+NODISCARD enum der_status cuda_enqueue_lanes(struct cuda_program *p, int first, int end);
+
+/* ---- cuda_lanes.c ------------------------------------------------------------------------------- */
+
+/* The graph's nodes in the order in which they are to run. nodes: [n_nodes]. */
+void cuda_lanes_order(const struct graph *g, struct node *nodes);
+/* Lanes, what waits for what, and how long memory has to stay. */
+void cuda_lanes_plan(struct cuda_program *p);
 
 /* ---- cuda_capture.c ----------------------------------------------------------------------------- */
 

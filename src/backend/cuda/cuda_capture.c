@@ -163,7 +163,16 @@ static enum der_status enqueue_program(struct sequence *sequence, const bool *de
     struct cuda_program *p = program_at(sequence, i);
     if (derives[i])
         TRY(cuda_derived_refresh(p, stream));
-    return cuda_enqueue(p, 0, p->n_steps, stream);
+    return cuda_enqueue(p, stream);
+}
+
+/* A program that has the device to itself. */
+static enum der_status enqueue_alone(struct sequence *sequence, const bool *derives, int i)
+{
+    struct cuda_program *p = program_at(sequence, i);
+    if (derives[i])
+        TRY(cuda_derived_refresh(p, cuda_of(p)->stream));
+    return cuda_enqueue_lanes(p, 0, p->n_steps);
 }
 
 /* The programs of a group side by side, and beside them the first steps of a program that follows it
@@ -188,7 +197,7 @@ static enum der_status enqueue_beside(struct sequence *sequence, const bool *der
         split = independent_steps(sequence, group, follower);
         if (split > 0 && derives[next.first])
             TRY(cuda_derived_refresh(follower, cuda->stream));
-        TRY(cuda_enqueue(follower, 0, split, cuda->stream));
+        TRY(cuda_enqueue_lanes(follower, 0, split));
     }
     for (int i = 0; i < n; i++) {
         TRY(cuda_check(ctx, cudaEventRecord(cuda->join[i], cuda->side[i]), WHAT));
@@ -198,16 +207,15 @@ static enum der_status enqueue_beside(struct sequence *sequence, const bool *der
         return DER_OK;
     if (split == 0 && derives[next.first])
         TRY(cuda_derived_refresh(follower, cuda->stream));
-    return cuda_enqueue(follower, split, follower->n_steps, cuda->stream);
+    return cuda_enqueue_lanes(follower, split, follower->n_steps);
 }
 
 static enum der_status enqueue_all(struct sequence *sequence, const bool *derives)
 {
-    struct cuda_backend *cuda = (struct cuda_backend *)sequence->be;
     for (int first = 0; first < sequence->n_items;) {
         const struct group group = group_at(sequence, first);
         if (group.end == sequence->n_items && group.end - group.first == 1)
-            return enqueue_program(sequence, derives, first, cuda->stream);
+            return enqueue_alone(sequence, derives, first);
         struct group next = {group.end, group.end};
         if (group.end < sequence->n_items)
             next = group_at(sequence, group.end);

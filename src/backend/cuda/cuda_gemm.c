@@ -1,5 +1,5 @@
 /*
- * Matrix products by cuBLASLt, in f32: heads are small beside the convolutions.
+ * Matrix products by cuBLASLt, of f32 matrices; in TF32 where convolutions are not f32 either.
  *
  * cuBLASLt thinks in columns: a row-major matrix is its transpose to it, with the pitch as leading
  * dimension. Pitches are known when the program is bound, so that is when algorithms are chosen.
@@ -136,11 +136,14 @@ enum der_status cuda_gemm_resolve(struct cuda_program *p, struct cuda_step *step
     *product = describe(p, step);
     if (!product->d.data)
         return DER_OK;
+    const cublasComputeType_t compute = cuda_of(p)->precision == PRECISION_F32
+                                            ? CUBLAS_COMPUTE_32F
+                                            : CUBLAS_COMPUTE_32F_FAST_TF32;
     const cublasOperation_t transpose_a = product->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t transpose_b = product->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     TRY(check(p,
               libs->cublasLtMatmulDescInit_internal(&gemm->operation, sizeof gemm->operation,
-                                                    CUBLAS_COMPUTE_32F, CUDA_R_32F),
+                                                    compute, CUDA_R_32F),
               "describing a product"));
     TRY(check(p,
               libs->cublasLtMatmulDescSetAttribute(&gemm->operation, CUBLASLT_MATMUL_DESC_TRANSA,

@@ -63,12 +63,12 @@ static void cuda_close(struct backend *be)
         if (cuda->join[i])
             (void)cudaEventDestroy(cuda->join[i]);
     }
-    cudaEvent_t events[] = {cuda->fork, cuda->aside_fork, cuda->aside_join};
-    cudaStream_t streams[] = {cuda->stream, cuda->aside};
-    for (int i = 0; i < 3; i++)
+    cudaEvent_t events[] = {cuda->fork, cuda->order};
+    cudaStream_t streams[] = {cuda->stream, cuda->lane[LANE_BRANCH], cuda->lane[LANE_SINK]};
+    for (int i = 0; i < 2; i++)
         if (events[i])
             (void)cudaEventDestroy(events[i]);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         if (streams[i])
             (void)cudaStreamDestroy(streams[i]);
     mem_free(&be->ctx->mem, cuda);
@@ -78,16 +78,22 @@ static enum der_status make_streams(struct cuda_backend *cuda)
 {
     struct der_ctx *ctx = cuda->base.ctx;
     static const char WHAT[] = "making a stream";
-    cudaEvent_t *const events[] = {&cuda->fork, &cuda->aside_fork, &cuda->aside_join};
     int low;
-    int high; /* what others wait for goes before what runs aside */
+    int high; /* what others wait for goes before what they do not */
     TRY(cuda_check(ctx, cudaDeviceGetStreamPriorityRange(&low, &high), WHAT));
-    TRY(cuda_check(ctx, cudaStreamCreateWithPriority(&cuda->stream, cudaStreamNonBlocking, high),
-                   WHAT));
-    TRY(cuda_check(ctx, cudaStreamCreateWithPriority(&cuda->aside, cudaStreamNonBlocking, low),
-                   WHAT));
+    const struct {
+        cudaStream_t *stream;
+        int priority;
+    } streams[] = {{&cuda->stream, high},
+                   {&cuda->lane[LANE_BRANCH], high},
+                   {&cuda->lane[LANE_SINK], low}};
     for (int i = 0; i < 3; i++)
-        TRY(cuda_check(ctx, cudaEventCreateWithFlags(events[i], cudaEventDisableTiming), WHAT));
+        TRY(cuda_check(ctx,
+                       cudaStreamCreateWithPriority(streams[i].stream, cudaStreamNonBlocking,
+                                                    streams[i].priority),
+                       WHAT));
+    TRY(cuda_check(ctx, cudaEventCreateWithFlags(&cuda->fork, cudaEventDisableTiming), WHAT));
+    TRY(cuda_check(ctx, cudaEventCreateWithFlags(&cuda->order, cudaEventDisableTiming), WHAT));
     for (int i = 0; i < CUDA_SIDE_STREAMS; i++) {
         TRY(cuda_check(ctx, cudaStreamCreateWithFlags(&cuda->side[i], cudaStreamNonBlocking),
                        WHAT));

@@ -98,26 +98,6 @@ static enum der_status make_steps(struct cuda_program *p, const struct graph *g,
     return DER_OK;
 }
 
-/* Gradients of weights run beside the rest of the backward pass, up to the first step that reads one of
- * them: the update. */
-static void plan_aside(struct cuda_program *p)
-{
-    int first = 0; /* steps aside from here on have not been waited for */
-    for (int i = 0; i < p->n_steps; i++) {
-        struct cuda_step *step = &p->steps[i];
-        step->aside = step->node.op == OP_CONV2D_D_WEIGHTS;
-        step->last_step = step->aside ? p->n_steps : i;
-        for (int j = first; j < i; j++)
-            for (int k = 0; p->steps[j].aside && k < step->node.n_in; k++)
-                step->joins |= step->node.in[k] == p->steps[j].node.out[0];
-        if (!step->joins)
-            continue;
-        for (; first < i; first++)
-            if (p->steps[first].aside)
-                p->steps[first].last_step = i;
-    }
-}
-
 /* ---- memory ------------------------------------------------------------------------------------- */
 
 struct planner {
@@ -183,16 +163,26 @@ static void plan_outputs(struct planner *plan, int i)
     }
 }
 
+/* What a step of another lane touches has to stay until the main lane has waited for it. */
+static void extend_lives(struct planner *plan)
+{
+    for (int i = 0; i < plan->p->n_steps; i++) {
+        const struct cuda_step *step = &plan->p->steps[i];
+        for (int k = 0; k < step->node.n_in + step->node.n_out; k++) {
+            int value = k < step->node.n_in ? step->node.in[k] : step->node.out[k - step->node.n_in];
+            if (value == NO_VALUE)
+                continue;
+            int *last = &plan->last[plan->p->values[value].owner];
+            *last = *last > step->last_step ? *last : step->last_step;
+        }
+    }
+}
+
 static enum der_status plan_items(struct planner *plan)
 {
     struct cuda_program *p = plan->p;
     graph_liveness(plan->g, plan->first, plan->last);
-    /* What is read aside has to stay until the step that waits for it. */
-    for (int i = 0; i < p->n_steps; i++)
-        for (int k = 0; p->steps[i].aside && k < p->steps[i].node.n_in; k++) {
-            int *last = &plan->last[p->values[p->steps[i].node.in[k]].owner];
-            *last = *last > p->steps[i].last_step ? *last : p->steps[i].last_step;
-        }
+    extend_lives(plan);
     for (int v = 0; v < p->n_values; v++) {
         plan->item_of[v] = -1;
         if (p->values[v].kind == VALUE_EXTERNAL && p->values[v].image && plan->first[v] >= 0)
@@ -265,8 +255,19 @@ static enum der_status build(struct cuda_program *p, const struct graph *g, bool
     TRY(copy_values(p, g, flags));
     TRY(make_steps(p, g, flags));
     cuda_derived_finish(p);
-    plan_aside(p);
+    cuda_lanes_plan(p);
     return plan_memory(p, g);
+}
+
+/* The same graph with its nodes in our order. */
+static enum der_status reorder(struct cuda_program *p, const struct graph *g, struct graph *out)
+{
+    *out = *g;
+    out->nodes = arena_zalloc(&p->arena, (size_t)g->n_nodes, sizeof *out->nodes);
+    if (!out->nodes)
+        return ctx_nomem(p->base.be->ctx);
+    cuda_lanes_order(g, out->nodes);
+    return DER_OK;
 }
 
 enum der_status cuda_compile(struct backend *be, const struct graph *g, struct program **out)
@@ -280,7 +281,10 @@ enum der_status cuda_compile(struct backend *be, const struct graph *g, struct p
     p->base.be = be;
     arena_init(&p->arena, mem);
     bool *flags = mem_alloc(mem, (size_t)g->n_values, sizeof *flags);
-    enum der_status status = flags ? build(p, g, flags) : ctx_nomem(be->ctx);
+    struct graph ordered;
+    enum der_status status = flags ? reorder(p, g, &ordered) : ctx_nomem(be->ctx);
+    if (status == DER_OK)
+        status = build(p, &ordered, flags);
     mem_free(mem, flags);
     if (status != DER_OK) {
         cuda_program_free(be, &p->base);

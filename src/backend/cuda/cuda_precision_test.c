@@ -24,6 +24,9 @@ static double limit_of(enum precision precision, const struct op_case *c)
         return 1e-6;
     if (c->op == OP_BATCHNORM || c->op == OP_BATCHNORM_GRAD)
         return 1e-4;
+    /* Folded weights and the mean's share are rounded apart, and may cancel in a handful of results. */
+    if (c->op == OP_CONV2D_AFFINE)
+        return 1e-3;
     return 2e-5;
 }
 

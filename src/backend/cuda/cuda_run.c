@@ -129,30 +129,40 @@ static enum der_status run_step(struct cuda_program *p, const struct cuda_step *
     return DER_OK;
 }
 
-/* `second` goes on when `first` has come to this point. */
-static enum der_status order(const struct cuda_program *p, cudaStream_t first, cudaEvent_t event,
-                             cudaStream_t second)
+enum der_status cuda_enqueue(struct cuda_program *p, cudaStream_t stream)
 {
-    static const char WHAT[] = "ordering streams";
-    TRY(cuda_check(p->base.be->ctx, cudaEventRecord(event, first), WHAT));
-    return cuda_check(p->base.be->ctx, cudaStreamWaitEvent(second, event, 0), WHAT);
+    for (int i = 0; i < p->n_steps; i++)
+        TRY(run_step(p, &p->steps[i], stream));
+    return DER_OK;
 }
 
-enum der_status cuda_enqueue(struct cuda_program *p, int first, int end, cudaStream_t stream)
+/* `stream` goes on when each of the lanes in the set has come to this point. */
+static enum der_status wait_for(struct cuda_backend *cuda, unsigned lanes, cudaStream_t stream)
+{
+    static const char WHAT[] = "ordering streams";
+    struct der_ctx *ctx = cuda->base.ctx;
+    for (int lane = 0; lane < N_LANES; lane++) {
+        if (!(lanes >> lane & 1U))
+            continue;
+        cudaStream_t other = lane == LANE_MAIN ? cuda->stream : cuda->lane[lane];
+        TRY(cuda_check(ctx, cudaEventRecord(cuda->order, other), WHAT));
+        TRY(cuda_check(ctx, cudaStreamWaitEvent(stream, cuda->order, 0), WHAT));
+    }
+    return DER_OK;
+}
+
+enum der_status cuda_enqueue_lanes(struct cuda_program *p, int first, int end)
 {
     struct cuda_backend *cuda = cuda_of(p);
-    bool pending = false; /* something runs aside */
+    unsigned used = 0; /* lanes of the whole program */
     for (int i = first; i < end; i++) {
         const struct cuda_step *step = &p->steps[i];
-        if (step->joins && pending) {
-            TRY(order(p, cuda->aside, cuda->aside_join, stream));
-            pending = false;
-        }
-        if (step->aside) {
-            TRY(order(p, stream, cuda->aside_fork, cuda->aside));
-            pending = true;
-        }
-        TRY(run_step(p, step, step->aside ? cuda->aside : stream));
+        cudaStream_t stream = step->lane == LANE_MAIN ? cuda->stream : cuda->lane[step->lane];
+        TRY(wait_for(cuda, step->waits, stream));
+        TRY(run_step(p, step, stream));
     }
-    return pending ? order(p, cuda->aside, cuda->aside_join, stream) : DER_OK;
+    for (int i = 0; i < p->n_steps && end == p->n_steps; i++)
+        if (p->steps[i].lane != LANE_MAIN)
+            used |= 1U << p->steps[i].lane;
+    return wait_for(cuda, used, cuda->stream);
 }

@@ -4,7 +4,7 @@
 enum { ID_IMAGE = 1, ID_WEIGHTS, ID_RESULT, ID_BIAS, ID_RESIDUAL, ID_VIRTUAL };
 
 enum { MAX_DESCRIPTORS = 24, MAX_CONFIGS = 32, ALIGNMENT = 16 };
-enum { OLD_FUSION_ENGINE = 7 }; /* engine 4 is the one for Hopper */
+enum { OLD_FUSION_ENGINE = 7, CONVERTING_ENGINE = 40 };
 
 struct plan {
     struct dnn_plan base;
@@ -317,12 +317,15 @@ static bool is_allowed(const struct dnn_conv *conv, const struct dnn_plan *plan)
     return (plan->notes & forbidden) == 0;
 }
 
-/* The heuristics sometimes put the older of two generators of kernels first. */
+/* The heuristics sometimes put first what was never the fastest in the table of der_cuda_spike: the
+ * older of two generators of kernels, and gradients of narrow layers by way of TF32. */
 static bool is_second_choice(const struct dnn_conv *conv, const struct dnn_plan *plan)
 {
     const bool is_fused = conv->compiled || conv->bias;
-    return is_fused && conv->pass == DNN_FORWARD && conv->shape.c % 32 == 0 &&
-           plan->engine == OLD_FUSION_ENGINE;
+    return (is_fused && conv->pass == DNN_FORWARD && conv->shape.c % 32 == 0 &&
+            plan->engine == OLD_FUSION_ENGINE) ||
+           (conv->pass == DNN_D_WEIGHTS && conv->shape.type == CUDA_BF16 &&
+            plan->engine == CONVERTING_ENGINE);
 }
 
 /* A plan for one engine configuration; *out stays NULL when it does not work for this shape. */

@@ -42,8 +42,24 @@ template <> __device__ inline bf16 from_float<bf16>(float x)
     return __float2bfloat16(x);
 }
 
-/* V neighbouring channels; with V = 8 in accesses of 16 bytes. */
+/* V neighbouring channels; with V = 8 in accesses of 16 bytes. `raw` is what memory holds: loads can be
+ * under way for many of them in few registers. */
 template <typename T, int V> struct vec {
+    struct raw {
+        T x[V];
+    };
+    __device__ static raw fetch(const T *p)
+    {
+        raw r;
+        for (int i = 0; i < V; i++)
+            r.x[i] = p[i];
+        return r;
+    }
+    __device__ static void expand(float (&x)[V], const raw &r)
+    {
+        for (int i = 0; i < V; i++)
+            x[i] = to_float(r.x[i]);
+    }
     __device__ static void load(float (&x)[V], const T *p)
     {
         for (int i = 0; i < V; i++)
@@ -57,12 +73,22 @@ template <typename T, int V> struct vec {
 };
 
 template <> struct vec<float, 8> {
+    struct raw {
+        float4 low, high;
+    };
+    __device__ static raw fetch(const float *p)
+    {
+        raw r = {*reinterpret_cast<const float4 *>(p), *reinterpret_cast<const float4 *>(p + 4)};
+        return r;
+    }
+    __device__ static void expand(float (&x)[8], const raw &r)
+    {
+        x[0] = r.low.x, x[1] = r.low.y, x[2] = r.low.z, x[3] = r.low.w;
+        x[4] = r.high.x, x[5] = r.high.y, x[6] = r.high.z, x[7] = r.high.w;
+    }
     __device__ static void load(float (&x)[8], const float *p)
     {
-        const float4 a = *reinterpret_cast<const float4 *>(p);
-        const float4 b = *reinterpret_cast<const float4 *>(p + 4);
-        x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w;
-        x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
+        expand(x, fetch(p));
     }
     __device__ static void store(float *p, const float (&x)[8])
     {
@@ -72,10 +98,18 @@ template <> struct vec<float, 8> {
 };
 
 template <> struct vec<bf16, 8> {
+    typedef uint4 raw;
+    __device__ static raw fetch(const bf16 *p)
+    {
+        return *reinterpret_cast<const uint4 *>(p);
+    }
     __device__ static void load(float (&x)[8], const bf16 *p)
     {
-        const uint4 raw = *reinterpret_cast<const uint4 *>(p);
-        const unsigned words[4] = {raw.x, raw.y, raw.z, raw.w};
+        expand(x, fetch(p));
+    }
+    __device__ static void expand(float (&x)[8], const raw &r)
+    {
+        const unsigned words[4] = {r.x, r.y, r.z, r.w};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             x[2 * i] = __uint_as_float(words[i] << 16);
@@ -115,17 +149,15 @@ __device__ inline double block_sum(double x)
 __device__ inline bool is_last_block(unsigned *counter, unsigned total)
 {
     __shared__ bool last;
-    const bool first_thread = threadIdx.x == 0 && threadIdx.y == 0;
-    __threadfence();
-    __syncthreads();
-    if (first_thread) {
+    __syncthreads(); /* what this block wrote comes before the fence of its first thread */
+    if (threadIdx.x == 0 && threadIdx.y == 0) {
+        __threadfence();
         last = atomicAdd(counter, 1u) == total - 1;
         if (last)
             *counter = 0;
+        __threadfence();
     }
     __syncthreads();
-    if (last)
-        __threadfence();
     return last;
 }
 

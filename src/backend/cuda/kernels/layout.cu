@@ -120,17 +120,13 @@ __global__ void derive_kernel(const struct cuda_weights *weights)
     for (int first = 0; first < (int)w.c_stored; first += step) {
         const int here = (int)w.c_stored - first < step ? (int)w.c_stored - first : step;
         __syncthreads();
-        for (int i = threadIdx.x; i < here * area; i += blockDim.x) {
-            const int c = first + i / area;
-            const bool inside = real && c < (int)w.c;
-            room[i] = inside ? scale * w.src[k * w.c * area + first * area + i] : 0.0f;
-        }
+        const int there = real ? ((int)w.c - first) * area : 0; /* numbers that exist */
+        for (int i = threadIdx.x; i < here * area; i += blockDim.x)
+            room[i] = i < there ? scale * w.src[k * w.c * area + first * area + i] : 0.0f;
         __syncthreads();
-        for (int i = threadIdx.x; i < here * area; i += blockDim.x) {
-            const int c = i % here;
-            const int at = i / here;
-            dst[(int64_t)at * w.c_stored + first + c] = from_float<T>(room[c * area + at]);
-        }
+        for (int at = 0; at < area; at++)
+            for (int c = threadIdx.x; c < here; c += blockDim.x)
+                dst[(int64_t)at * w.c_stored + first + c] = from_float<T>(room[c * area + at]);
     }
 }
 
@@ -146,11 +142,9 @@ __global__ void export_weights_kernel(float *dst, const T *src, const struct cud
     for (int first = 0; first < (int)w.c; first += step) {
         const int here = (int)w.c - first < step ? (int)w.c - first : step;
         __syncthreads();
-        for (int i = threadIdx.x; i < here * area; i += blockDim.x) {
-            const int c = i % here;
-            const int at = i / here;
-            room[c * area + at] = to_float(src[(int64_t)at * w.c_stored + first + c]);
-        }
+        for (int at = 0; at < area; at++)
+            for (int c = threadIdx.x; c < here; c += blockDim.x)
+                room[c * area + at] = to_float(src[(int64_t)at * w.c_stored + first + c]);
         __syncthreads();
         for (int i = threadIdx.x; i < here * area; i += blockDim.x)
             dst[first * area + i] = room[i];

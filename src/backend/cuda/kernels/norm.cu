@@ -48,8 +48,8 @@ __device__ static void finish_channel(const struct cuda_bn bn, int64_t c, double
 }
 
 template <typename T, int V>
-__global__ void stats_kernel(const struct cuda_bn bn, const struct tile t, double *partial,
-                             float *coef)
+__global__ void __launch_bounds__(reduce_threads<T>())
+    stats_kernel(const struct cuda_bn bn, const struct tile t, double *partial, float *coef)
 {
     typedef typename accumulator<T>::type A;
     A sum[V] = {0};
@@ -57,7 +57,7 @@ __global__ void stats_kernel(const struct cuda_bn bn, const struct tile t, doubl
     const int chunk = blockIdx.x * t.cx + threadIdx.x;
     const T *src = (const T *)bn.src.data + (int64_t)chunk * V;
     if (chunk < t.chunks) {
-#pragma unroll 8
+#pragma unroll 4
         for (int64_t row = blockIdx.y * t.ry + threadIdx.y; row < t.rows; row += t.gy * t.ry) {
             float x[V];
             vec<T, V>::load(x, src + row * bn.src.pitch);
@@ -142,7 +142,7 @@ static cudaError_t launch(const struct cuda_bn *bn, cudaStream_t stream)
     float *coef = coefficients(bn->scratch, bn->src.stored);
     if (bn->training) {
         const struct tile t =
-            tile_of(bn->src.rows, bn->src.stored, V, wish_to_reduce<A>());
+            tile_of(bn->src.rows, bn->src.stored, V, wish_to_reduce<T>());
         stats_kernel<T, V><<<dim3(t.gx, t.gy), dim3(t.cx, t.ry), tile_shared<A, V>(&t), stream>>>(
             *bn, t, reinterpret_cast<double *>(bn->scratch), coef);
     } else {

@@ -1,63 +1,80 @@
 /*
  * The gradient of batch norm with everything fused into it, in two passes.
  *
- * The first sums g and g x^ over the rows of every channel, and writes d_residual = g where it is
+ * The first sums g and g src over the rows of every channel, and writes d_residual = g where it is
  * wanted; its last block makes d_gamma, d_beta, d_mask and four numbers per channel of them. The
  * second writes d_src = k (g - c0 - (src - mean) c1), reading g back if the first wrote it.
  */
 #include "tile.cuh"
 
 
-/* g = d_dst + d_dst2, 0 where the ReLU was closed. */
-template <typename T, int V>
-__device__ static void load_grad(float (&g)[V], const struct cuda_bn_grad &bn, int64_t row, int64_t c)
-{
-    vec<T, V>::load(g, (const T *)bn.d_dst.data + row * bn.d_dst.pitch + c);
-    if (bn.d_dst2.data) {
-        float more[V];
-        vec<T, V>::load(more, (const T *)bn.d_dst2.data + row * bn.d_dst2.pitch + c);
-#pragma unroll
-        for (int i = 0; i < V; i++)
-            g[i] += more[i];
-    }
-    if (bn.relu) {
-        float y[V];
-        vec<T, V>::load(y, (const T *)bn.dst.data + row * bn.dst.pitch + c);
-#pragma unroll
-        for (int i = 0; i < V; i++)
-            g[i] = y[i] <= 0.0f ? 0.0f : g[i];
-    }
-}
+/* One row of a channel group as memory has it, so that loads of several rows are under way at once,
+ * whatever is written between them. */
+template <typename T, int V, bool SECOND> struct grad_row {
+    typename vec<T, V>::raw d_dst, d_dst2, dst, src;
 
-template <typename T, int V>
-__global__ void reduce_kernel(const struct cuda_bn_grad bn, const struct tile t, double *partial,
-                              float *coef)
+    __device__ void fetch(const struct cuda_bn_grad &bn, int64_t row, int64_t c)
+    {
+        d_dst = vec<T, V>::fetch((const T *)bn.d_dst.data + row * bn.d_dst.pitch + c);
+        if (SECOND)
+            d_dst2 = vec<T, V>::fetch((const T *)bn.d_dst2.data + row * bn.d_dst2.pitch + c);
+        if (bn.relu)
+            dst = vec<T, V>::fetch((const T *)bn.dst.data + row * bn.dst.pitch + c);
+        src = vec<T, V>::fetch((const T *)bn.src.data + row * bn.src.pitch + c);
+    }
+
+    /* g = d_dst + d_dst2, 0 where the ReLU was closed. */
+    __device__ void combine(float (&g)[V], const struct cuda_bn_grad &bn) const
+    {
+        float more[V];
+        vec<T, V>::expand(g, d_dst);
+        if (SECOND) {
+            vec<T, V>::expand(more, d_dst2);
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                g[i] += more[i];
+        }
+        if (bn.relu) {
+            vec<T, V>::expand(more, dst);
+#pragma unroll
+            for (int i = 0; i < V; i++)
+                g[i] = more[i] <= 0.0f ? 0.0f : g[i];
+        }
+    }
+};
+
+/* Sums of g and of g src; those of g x^ follow from them. */
+template <typename T, int V, bool SECOND>
+__global__ void __launch_bounds__(reduce_threads<T>())
+    reduce_kernel(const struct cuda_bn_grad bn, const struct tile t, double *partial, float *coef)
 {
     typedef typename accumulator<T>::type A;
     A sum[V] = {0};
     A along[V] = {0};
     const int chunk = blockIdx.x * t.cx + threadIdx.x;
-    if (chunk < t.chunks) {
-        const int64_t c = (int64_t)chunk * V;
-        float mean[V];
-        float inv_std[V];
+    const int64_t c = (int64_t)chunk * V;
+    const int64_t step = (int64_t)t.gy * t.ry;
+    int64_t row = chunk < t.chunks ? (int64_t)blockIdx.y * t.ry + threadIdx.y : t.rows;
+    for (; row < t.rows; row += 2 * step) {
+        grad_row<T, V, SECOND> rows[2];
+        rows[0].fetch(bn, row, c);
+        if (row + step < t.rows)
+            rows[1].fetch(bn, row + step, c);
 #pragma unroll
-        for (int i = 0; i < V; i++) {
-            mean[i] = c + i < bn.src.cols ? bn.mean[c + i] : 0.0f;
-            inv_std[i] = c + i < bn.src.cols ? bn.inv_std[c + i] : 0.0f;
-        }
-#pragma unroll 4
-        for (int64_t row = blockIdx.y * t.ry + threadIdx.y; row < t.rows; row += t.gy * t.ry) {
+        for (int k = 0; k < 2; k++) {
+            if (row + k * step >= t.rows)
+                break;
             float g[V];
             float x[V];
-            load_grad<T, V>(g, bn, row, c);
-            vec<T, V>::load(x, (const T *)bn.src.data + row * bn.src.pitch + c);
+            rows[k].combine(g, bn);
+            vec<T, V>::expand(x, rows[k].src);
             if (bn.d_residual.data)
-                vec<T, V>::store((T *)bn.d_residual.data + row * bn.d_residual.pitch + c, g);
+                vec<T, V>::store(
+                    (T *)bn.d_residual.data + (row + k * step) * bn.d_residual.pitch + c, g);
 #pragma unroll
             for (int i = 0; i < V; i++) {
                 sum[i] += (A)g[i];
-                along[i] += (A)g[i] * (((A)x[i] - (A)mean[i]) * (A)inv_std[i]);
+                along[i] += (A)g[i] * (A)x[i];
             }
         }
     }
@@ -74,10 +91,10 @@ __global__ void reduce_kernel(const struct cuda_bn_grad bn, const struct tile t,
                 coef[k * t.stored + c] = 0.0f;
             continue;
         }
-        const double d_beta = totals[0][i];
-        const double d_gamma = totals[1][i];
         const double gamma = (double)bn.gamma[c];
         const double inv_std = (double)bn.inv_std[c];
+        const double d_beta = totals[0][i];
+        const double d_gamma = inv_std * (totals[1][i] - (double)bn.mean[c] * d_beta);
         const double m = bn.mask ? (double)bn.mask[c] : 1.0;
         if (bn.d_gamma)
             bn.d_gamma[c] = (float)(m * d_gamma);
@@ -92,7 +109,7 @@ __global__ void reduce_kernel(const struct cuda_bn_grad bn, const struct tile t,
     }
 }
 
-template <typename T, int V>
+template <typename T, int V, bool SECOND>
 __global__ void apply_kernel(const struct cuda_bn_grad bn, const struct tile t, const float *coef)
 {
     const int chunk = blockIdx.x * t.cx + threadIdx.x;
@@ -114,11 +131,14 @@ __global__ void apply_kernel(const struct cuda_bn_grad bn, const struct tile t, 
     for (int64_t row = blockIdx.y * t.ry + threadIdx.y; row < t.rows; row += t.gy * t.ry) {
         float g[V];
         float x[V];
-        if (bn.d_residual.data)
-            vec<T, V>::load(g, (const T *)bn.d_residual.data + row * bn.d_residual.pitch + c);
-        else
-            load_grad<T, V>(g, bn, row, c);
         vec<T, V>::load(x, (const T *)bn.src.data + row * bn.src.pitch + c);
+        if (bn.d_residual.data) {
+            vec<T, V>::load(g, (const T *)bn.d_residual.data + row * bn.d_residual.pitch + c);
+        } else {
+            grad_row<T, V, SECOND> at;
+            at.fetch(bn, row, c);
+            at.combine(g, bn);
+        }
 #pragma unroll
         for (int i = 0; i < V; i++)
             g[i] = factor[i] * (g[i] - shift[i] - (x[i] - mean[i]) * slope[i]);
@@ -126,20 +146,28 @@ __global__ void apply_kernel(const struct cuda_bn_grad bn, const struct tile t, 
     }
 }
 
-template <typename T, int V>
+template <typename T, int V, bool SECOND>
 static cudaError_t launch(const struct cuda_bn_grad *bn, cudaStream_t stream)
 {
     typedef typename accumulator<T>::type A;
-    const struct tile t = tile_of(bn->src.rows, bn->src.stored, V, wish_to_reduce<A>());
+    const struct tile t = tile_of(bn->src.rows, bn->src.stored, V, wish_to_reduce<T>());
     double *partial = reinterpret_cast<double *>(bn->scratch);
     float *coef = reinterpret_cast<float *>(partial + 2 * TILE_GY_MAX * t.stored);
-    reduce_kernel<T, V><<<dim3(t.gx, t.gy), dim3(t.cx, t.ry), tile_shared<A, V>(&t), stream>>>(
-        *bn, t, partial, coef);
+    reduce_kernel<T, V, SECOND>
+        <<<dim3(t.gx, t.gy), dim3(t.cx, t.ry), tile_shared<A, V>(&t), stream>>>(*bn, t, partial,
+                                                                                coef);
     if (bn->d_src.data) {
         const struct tile a = tile_of(bn->src.rows, bn->src.stored, V, wish_to_apply());
-        apply_kernel<T, V><<<dim3(a.gx, a.gy), dim3(a.cx, a.ry), 0, stream>>>(*bn, a, coef);
+        apply_kernel<T, V, SECOND>
+            <<<dim3(a.gx, a.gy), dim3(a.cx, a.ry), 0, stream>>>(*bn, a, coef);
     }
     return cudaGetLastError();
+}
+
+template <typename T, int V>
+static cudaError_t launch_any(const struct cuda_bn_grad *bn, cudaStream_t stream)
+{
+    return bn->d_dst2.data ? launch<T, V, true>(bn, stream) : launch<T, V, false>(bn, stream);
 }
 
 cudaError_t cuda_bn_grad(const struct cuda_bn_grad *bn, cudaStream_t stream)
@@ -148,6 +176,6 @@ cudaError_t cuda_bn_grad(const struct cuda_bn_grad *bn, cudaStream_t stream)
                       vectors_fit(&bn->src) && vectors_fit(&bn->dst) && vectors_fit(&bn->d_src) &&
                       vectors_fit(&bn->d_residual);
     if (bn->src.type == CUDA_BF16)
-        return wide ? launch<bf16, VECTOR>(bn, stream) : launch<bf16, 1>(bn, stream);
-    return wide ? launch<float, VECTOR>(bn, stream) : launch<float, 1>(bn, stream);
+        return wide ? launch_any<bf16, VECTOR>(bn, stream) : launch_any<bf16, 1>(bn, stream);
+    return wide ? launch_any<float, VECTOR>(bn, stream) : launch_any<float, 1>(bn, stream);
 }

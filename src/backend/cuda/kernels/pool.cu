@@ -87,19 +87,22 @@ __global__ void avgpool_kernel(const struct cuda_rows dst, const struct cuda_row
     ((float *)dst.data)[n * dst.pitch + c] = (float)(sum / (typename accumulator<T>::type)area);
 }
 
+/* Channels of images come in eights: a thread takes as many. */
 template <typename T>
 __global__ void avgpool_grad_kernel(const struct cuda_rows d_src, const struct cuda_rows d_dst,
                                     int64_t area)
 {
-    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * CUDA_CHANNELS;
     if (i >= d_src.rows * d_src.stored)
         return;
     const int64_t row = i / d_src.stored;
     const int64_t c = i % d_src.stored;
-    float slope = 0.0f;
-    if (c < d_dst.cols)
-        slope = ((const float *)d_dst.data)[row / area * d_dst.pitch + c] / (float)area;
-    ((T *)d_src.data)[row * d_src.pitch + c] = from_float<T>(slope);
+    const float *g = (const float *)d_dst.data + row / area * d_dst.pitch + c;
+    float slope[CUDA_CHANNELS];
+#pragma unroll
+    for (int k = 0; k < CUDA_CHANNELS; k++)
+        slope[k] = c + k < d_dst.cols ? g[k] / (float)area : 0.0f;
+    vec<T, CUDA_CHANNELS>::store((T *)d_src.data + row * d_src.pitch + c, slope);
 }
 
 cudaError_t cuda_maxpool(const struct cuda_pool *pool, void *dst, int32_t *index, const void *src,
@@ -148,7 +151,7 @@ cudaError_t cuda_avgpool(struct cuda_rows dst, struct cuda_rows src, int64_t are
 cudaError_t cuda_avgpool_grad(struct cuda_rows d_src, struct cuda_rows d_dst, int64_t area,
                               cudaStream_t stream)
 {
-    const unsigned blocks = whole_grid(d_src.rows * d_src.stored);
+    const unsigned blocks = whole_grid(d_src.rows * d_src.stored / CUDA_CHANNELS);
     if (d_src.type == CUDA_BF16)
         avgpool_grad_kernel<bf16><<<blocks, BLOCK_THREADS, 0, stream>>>(d_src, d_dst, area);
     else

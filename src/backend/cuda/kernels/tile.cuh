@@ -7,7 +7,8 @@
 
 #include "device.cuh"
 
-enum { VECTOR = 8, TILE_GY_MAX = 132 }; /* one block for each multiprocessor of an H200 */
+enum { VECTOR = 8 };
+enum { TILE_GY_MAX = 132 }; /* blocks that reduce: one for each multiprocessor of an H200 */
 
 struct tile {
     int64_t rows, stored;
@@ -39,9 +40,14 @@ static inline struct tile tile_of(int64_t rows, int64_t stored, int v, struct ti
 
 /* Blocks that add up are deep, so that few partial sums are left for the last of them, and narrow, so
  * that several share the work of the last. */
-template <typename A> static inline struct tile_wish wish_to_reduce(void)
+template <typename T> constexpr int reduce_threads()
 {
-    const struct tile_wish wish = {sizeof(A) == 8 ? 256 : 512, 8, 2, TILE_GY_MAX};
+    return sizeof(typename accumulator<T>::type) == 8 ? 256 : 1024; /* sums in double take room */
+}
+
+template <typename T> static inline struct tile_wish wish_to_reduce(void)
+{
+    const struct tile_wish wish = {reduce_threads<T>(), 8, 1, TILE_GY_MAX};
     return wish;
 }
 
