@@ -13,13 +13,13 @@ struct bench_options {
     bool training;       /* loss, gradients and update, or folded inference */
     int batch;
     int threads;
-    int n_extractors;   /* step, der: of the step */
-    double frozen_width; /* der: of the frozen extractors */
-    bool masks;          /* der: channel masks are trained */
+    int n_extractors;         /* step, der: of the step */
+    double frozen_width;      /* der: of the frozen extractors */
+    bool masks;               /* der: channel masks are trained */
     enum precision precision; /* der */
-    const char *folder; /* loader: of JPEG files; NULL: some are made */
-    int side;           /* loader: longer side of the pictures that are made */
-    int rounds;         /* loader: turns of both sides */
+    const char *folder;       /* loader: of JPEG files; NULL: some are made */
+    int side;                 /* loader: longer side of the pictures that are made */
+    int rounds;               /* loader: turns of both sides */
 };
 
 enum { BENCH_IMAGE_SIZE = 32, BENCH_N_CLASSES = 100 };

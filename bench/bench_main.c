@@ -24,11 +24,8 @@ static const struct command {
     const char *name;
     enum der_status (*run)(struct der_ctx *ctx, const struct bench_options *options);
 } COMMANDS[] = {
-    {"net", bench_net},
-    {"step", bench_step},
-    {"der", bench_der},
-    {"augment", bench_augment},
-    {"loader", bench_loader},
+    {"net", bench_net},         {"step", bench_step},     {"der", bench_der},
+    {"augment", bench_augment}, {"loader", bench_loader},
 };
 
 static const struct command *find_command(const char *name)

@@ -22,21 +22,21 @@ struct layer {
 
 /* ResNet-18 for 32x32 pictures, then stems and odd widths. */
 static const struct layer LAYERS[] = {
-    {"stem 3", 3, 32, 64, 3, 1},       {"stem 8", 8, 32, 64, 3, 1},
-    {"stage1", 64, 32, 64, 3, 1},      {"down2", 64, 32, 128, 3, 2},
-    {"short2", 64, 32, 128, 1, 2},     {"stage2", 128, 16, 128, 3, 1},
-    {"down3", 128, 16, 256, 3, 2},     {"short3", 128, 16, 256, 1, 2},
-    {"stage3", 256, 8, 256, 3, 1},     {"down4", 256, 8, 512, 3, 2},
-    {"short4", 256, 8, 512, 1, 2},     {"stage4", 512, 4, 512, 3, 1},
-    {"odd 33", 33, 32, 33, 3, 1},      {"odd 40", 40, 32, 40, 3, 1},
-    {"thin 16", 16, 32, 16, 3, 1},     {"pruned 24", 24, 32, 24, 3, 1},
-    {"pruned 72", 72, 8, 72, 3, 1},    {"pruned 144", 144, 4, 144, 3, 1},
-    {"w32@32", 32, 32, 32, 3, 1},      {"w48@32", 48, 32, 48, 3, 1},
-    {"w24@16", 24, 16, 24, 3, 1},      {"w32@16", 32, 16, 32, 3, 1},
-    {"w40@16", 40, 16, 40, 3, 1},      {"w64@16", 64, 16, 64, 3, 1},
-    {"w96@8", 96, 8, 96, 3, 1},        {"w128@8", 128, 8, 128, 3, 1},
-    {"w64@8", 64, 8, 64, 3, 1},        {"w160@4", 160, 4, 160, 3, 1},
-    {"w192@4", 192, 4, 192, 3, 1},     {"w256@4", 256, 4, 256, 3, 1},
+    {"stem 3", 3, 32, 64, 3, 1},    {"stem 8", 8, 32, 64, 3, 1},
+    {"stage1", 64, 32, 64, 3, 1},   {"down2", 64, 32, 128, 3, 2},
+    {"short2", 64, 32, 128, 1, 2},  {"stage2", 128, 16, 128, 3, 1},
+    {"down3", 128, 16, 256, 3, 2},  {"short3", 128, 16, 256, 1, 2},
+    {"stage3", 256, 8, 256, 3, 1},  {"down4", 256, 8, 512, 3, 2},
+    {"short4", 256, 8, 512, 1, 2},  {"stage4", 512, 4, 512, 3, 1},
+    {"odd 33", 33, 32, 33, 3, 1},   {"odd 40", 40, 32, 40, 3, 1},
+    {"thin 16", 16, 32, 16, 3, 1},  {"pruned 24", 24, 32, 24, 3, 1},
+    {"pruned 72", 72, 8, 72, 3, 1}, {"pruned 144", 144, 4, 144, 3, 1},
+    {"w32@32", 32, 32, 32, 3, 1},   {"w48@32", 48, 32, 48, 3, 1},
+    {"w24@16", 24, 16, 24, 3, 1},   {"w32@16", 32, 16, 32, 3, 1},
+    {"w40@16", 40, 16, 40, 3, 1},   {"w64@16", 64, 16, 64, 3, 1},
+    {"w96@8", 96, 8, 96, 3, 1},     {"w128@8", 128, 8, 128, 3, 1},
+    {"w64@8", 64, 8, 64, 3, 1},     {"w160@4", 160, 4, 160, 3, 1},
+    {"w192@4", 192, 4, 192, 3, 1},  {"w256@4", 256, 4, 256, 3, 1},
 };
 
 static const struct kind {
@@ -164,8 +164,8 @@ static void show(struct spike *s, const struct layer *layer, const struct kind *
     for (int i = 0; i < n; i++) {
         bool fits = plans[i]->workspace <= s->workspace;
         double us = fits ? measure(s, plans[i]) : -9.0;
-        printf("%-10s %-14s %-5s #%d engine %3lld %s %s %s %7.1f KiB %8.1f us %6.1f TF/s", layer->name,
-               kind->name, numbers->name, i, (long long)plans[i]->engine,
+        printf("%-10s %-14s %-5s #%d engine %3lld %s %s %s %7.1f KiB %8.1f us %6.1f TF/s",
+               layer->name, kind->name, numbers->name, i, (long long)plans[i]->engine,
                plans[i]->is_compiled_now ? "jit" : "   ",
                plans[i]->notes >> CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC & 1 ? "random" : "      ",
                plans[i]->notes >> CUDNN_NUMERICAL_NOTE_WINOGRAD & 1 ? "wino" : "    ",
@@ -180,7 +180,8 @@ static bool start(struct spike *s)
     static const size_t sizes[6] = {128 << 20, 32 << 20, 128 << 20, 1 << 20, 128 << 20, 512 << 20};
     if (der_ctx_new(&(struct der_ctx_options){.threads = 1}, &s->ctx) != DER_OK)
         return false;
-    if (cuda_libs_load(s->ctx, &s->libs) != DER_OK || dnn_open(s->ctx, &s->libs, &s->dnn) != DER_OK) {
+    if (cuda_libs_load(s->ctx, &s->libs) != DER_OK ||
+        dnn_open(s->ctx, &s->libs, &s->dnn) != DER_OK) {
         (void)fprintf(stderr, "%s\n", der_ctx_error(s->ctx));
         return false;
     }

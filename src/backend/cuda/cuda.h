@@ -28,7 +28,8 @@ struct cuda_backend {
     cudaStream_t stream;
     cudaStream_t side[CUDA_SIDE_STREAMS];
     cudaEvent_t fork, join[CUDA_SIDE_STREAMS];
-    cudaStream_t lane[N_LANES]; /* beside `stream`, for a program that runs alone; [LANE_MAIN] unused */
+    cudaStream_t
+        lane[N_LANES]; /* beside `stream`, for a program that runs alone; [LANE_MAIN] unused */
     cudaEvent_t order;
     struct dnn *dnn;
     cublasLtHandle_t gemm;
@@ -91,7 +92,7 @@ struct cuda_step {
     int n_import, n_export;
     enum cuda_lane lane;
     unsigned waits; /* bit set of the lanes that it waits for */
-    int last_step;  /* of other lanes: the step where the main lane waits, or n_steps; else its own */
+    int last_step; /* of other lanes: the step where the main lane waits, or n_steps; else its own */
 };
 
 struct cuda_program {

@@ -90,8 +90,7 @@ static void test_replay_notices_new_weights_of_a_frozen_extractor(void **state)
 {
     (void)state;
     compare(change_frozen);
-    assert_true(train(PRECISION_F32, false, change_frozen) !=
-                train(PRECISION_F32, false, nothing));
+    assert_true(train(PRECISION_F32, false, change_frozen) != train(PRECISION_F32, false, nothing));
 }
 
 static void test_replay_survives_a_new_binding(void **state)

@@ -147,12 +147,12 @@ static enum der_status run_affine(struct cuda_program *p, const struct cuda_step
         return DER_OK;
     const struct cuda_derived *derived = &p->derived[step->conv->derived];
     const struct cuda_rows dst = value_rows(p, step_out(p, step, 0));
-    return cuda_check(
-        p->base.be->ctx,
-        cuda_epilogue(dst, dst, (const float *)(void *)derived_at(p, derived->bias_offset),
-                      value_rows(p, step_in(p, step, AFFINE_RESIDUAL)), step->node.attr.conv.relu,
-                      stream),
-        "what follows a convolution");
+    return cuda_check(p->base.be->ctx,
+                      cuda_epilogue(dst, dst,
+                                    (const float *)(void *)derived_at(p, derived->bias_offset),
+                                    value_rows(p, step_in(p, step, AFFINE_RESIDUAL)),
+                                    step->node.attr.conv.relu, stream),
+                      "what follows a convolution");
 }
 
 static enum der_status run_d_src(struct cuda_program *p, const struct cuda_step *step,
@@ -192,10 +192,9 @@ static enum der_status run_d_weights(struct cuda_program *p, const struct cuda_s
         const struct dnn_pointers pointers = {.image = src, .weights = stage, .result = d_dst};
         TRY(run_plan(p, step, pointers, stage_bytes(conv), stream));
     } else {
-        TRY(cuda_check(ctx,
-                       cuda_conv_d_weights(&conv->shape, (float *)(void *)stage, src, d_dst,
-                                           stream),
-                       "the gradient of weights"));
+        TRY(cuda_check(
+            ctx, cuda_conv_d_weights(&conv->shape, (float *)(void *)stage, src, d_dst, stream),
+            "the gradient of weights"));
     }
     const struct cuda_value *d_weights = &p->values[at.weights];
     const int64_t *dim = d_weights->slot.shape.dim;

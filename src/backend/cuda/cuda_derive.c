@@ -45,9 +45,8 @@ enum der_status cuda_derived_find(struct cuda_program *p, const struct cuda_step
         }
     }
     derived.offset = p->derived_bytes;
-    p->derived_bytes += cuda_aligned((size_t)(derived.shape.k_stored * derived.shape.area *
-                                              derived.shape.c_stored) *
-                                     element);
+    p->derived_bytes += cuda_aligned(
+        (size_t)(derived.shape.k_stored * derived.shape.area * derived.shape.c_stored) * element);
     derived.bias_offset = p->derived_bytes;
     p->derived_bytes += cuda_aligned((size_t)derived.shape.k_stored * sizeof(float));
     p->base.stats.n_reorders_weights++;

@@ -136,9 +136,8 @@ enum der_status cuda_gemm_resolve(struct cuda_program *p, struct cuda_step *step
     *product = describe(p, step);
     if (!product->d.data)
         return DER_OK;
-    const cublasComputeType_t compute = cuda_of(p)->precision == PRECISION_F32
-                                            ? CUBLAS_COMPUTE_32F
-                                            : CUBLAS_COMPUTE_32F_FAST_TF32;
+    const cublasComputeType_t compute =
+        cuda_of(p)->precision == PRECISION_F32 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_FAST_TF32;
     const cublasOperation_t transpose_a = product->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t transpose_b = product->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     TRY(check(p,
@@ -187,10 +186,9 @@ static enum der_status run_product(struct cuda_program *p, const struct cuda_ste
     const struct cuda_value *d_bias =
         step->node.op == OP_LINEAR_D_WEIGHTS ? step_out(p, step, 1) : NULL;
     if (bias)
-        TRY(cuda_check(ctx,
-                       cuda_bias_rows(step->gemm->product.d, (const float *)(void *)bias->data,
-                                      stream),
-                       "adding a bias"));
+        TRY(cuda_check(
+            ctx, cuda_bias_rows(step->gemm->product.d, (const float *)(void *)bias->data, stream),
+            "adding a bias"));
     if (step->gemm->product.d.data)
         TRY(multiply(p, step, stream));
     if (d_bias)

@@ -52,8 +52,8 @@ void cuda_lanes_order(const struct graph *g, struct node *nodes)
         const struct node *node = &nodes[i];
         bool is_next = node->op == OP_BATCHNORM && node->in[BN_RESIDUAL] == NO_VALUE;
         int producer = 0;
-        while (is_next && producer < i && !(nodes[producer].n_out > 0 &&
-                                            nodes[producer].out[0] == node->in[BN_SRC]))
+        while (is_next && producer < i &&
+               !(nodes[producer].n_out > 0 && nodes[producer].out[0] == node->in[BN_SRC]))
             producer++;
         is_next = is_next && producer < i && starts_branch(g, &nodes[producer]);
         if (is_next || starts_branch(g, node))

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TEXT_OF(x)   #x
+#define TEXT_OF(x) #x
 #define NUMBER_OF(x) TEXT_OF(x)
 
 enum { PATH_CHARS = 512 };
@@ -33,20 +33,19 @@ enum der_status cuda_libs_load(struct der_ctx *ctx, struct cuda_libs *libs)
 {
     static const char CUDNN[] = "libcudnn.so." NUMBER_OF(CUDNN_MAJOR);
     static const char CUBLASLT[] = "libcublasLt.so." NUMBER_OF(CUBLAS_VER_MAJOR);
-    static const char MISSING[] = "back end 'cuda' needs %s, which cannot be loaded; install it, or "
-                                  "name its folder in LD_LIBRARY_PATH";
+    static const char MISSING[] =
+        "back end 'cuda' needs %s, which cannot be loaded; install it, or "
+        "name its folder in LD_LIBRARY_PATH";
     void *library = open_library(CUDNN);
     if (!library)
         return ctx_fail(ctx, DER_UNSUPPORTED, MISSING, CUDNN);
-#define FIND(name)                                                                                 \
-    TRY(find(ctx, library, CUDNN, #name, (void *)&libs->name, sizeof libs->name));
+#define FIND(name) TRY(find(ctx, library, CUDNN, #name, (void *)&libs->name, sizeof libs->name));
     CUDNN_FUNCTIONS(FIND)
 #undef FIND
     library = open_library(CUBLASLT);
     if (!library)
         return ctx_fail(ctx, DER_UNSUPPORTED, MISSING, CUBLASLT);
-#define FIND(name)                                                                                 \
-    TRY(find(ctx, library, CUBLASLT, #name, (void *)&libs->name, sizeof libs->name));
+#define FIND(name) TRY(find(ctx, library, CUBLASLT, #name, (void *)&libs->name, sizeof libs->name));
     CUBLASLT_FUNCTIONS(FIND)
 #undef FIND
     return DER_OK;

@@ -31,9 +31,10 @@ static enum der_status find_device(struct der_ctx *ctx, int device)
     int major = 0;
     cudaError_t error = cudaGetDeviceCount(&n);
     if (error == cudaErrorInsufficientDriver || error == cudaErrorSystemDriverMismatch)
-        return ctx_fail(ctx, DER_UNSUPPORTED,
-                        "back end 'cuda' finds no NVIDIA driver, or one that is too old for CUDA %d",
-                        CUDART_VERSION / 1000);
+        return ctx_fail(
+            ctx, DER_UNSUPPORTED,
+            "back end 'cuda' finds no NVIDIA driver, or one that is too old for CUDA %d",
+            CUDART_VERSION / 1000);
     if (error == cudaErrorNoDevice || (error == cudaSuccess && n == 0))
         return ctx_fail(ctx, DER_UNSUPPORTED, "back end 'cuda' finds no NVIDIA GPU");
     TRY(cuda_check(ctx, error, "looking for GPUs"));
@@ -84,9 +85,8 @@ static enum der_status make_streams(struct cuda_backend *cuda)
     const struct {
         cudaStream_t *stream;
         int priority;
-    } streams[] = {{&cuda->stream, high},
-                   {&cuda->lane[LANE_BRANCH], high},
-                   {&cuda->lane[LANE_SINK], low}};
+    } streams[] = {
+        {&cuda->stream, high}, {&cuda->lane[LANE_BRANCH], high}, {&cuda->lane[LANE_SINK], low}};
     for (int i = 0; i < 3; i++)
         TRY(cuda_check(ctx,
                        cudaStreamCreateWithPriority(streams[i].stream, cudaStreamNonBlocking,

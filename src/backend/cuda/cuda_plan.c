@@ -139,9 +139,10 @@ static int inherited_item(const struct planner *plan, int i, int k)
 static void add_item(struct planner *plan, int value)
 {
     int item = plan->n_items++;
-    plan->items[item] = (struct memplan_item){.bytes = value_bytes(plan->p, &plan->p->values[value]),
-                                              .first = plan->first[value],
-                                              .last = plan->last[value]};
+    plan->items[item] =
+        (struct memplan_item){.bytes = value_bytes(plan->p, &plan->p->values[value]),
+                              .first = plan->first[value],
+                              .last = plan->last[value]};
     plan->item_of[value] = item;
 }
 
@@ -169,7 +170,8 @@ static void extend_lives(struct planner *plan)
     for (int i = 0; i < plan->p->n_steps; i++) {
         const struct cuda_step *step = &plan->p->steps[i];
         for (int k = 0; k < step->node.n_in + step->node.n_out; k++) {
-            int value = k < step->node.n_in ? step->node.in[k] : step->node.out[k - step->node.n_in];
+            int value =
+                k < step->node.n_in ? step->node.in[k] : step->node.out[k - step->node.n_in];
             if (value == NO_VALUE)
                 continue;
             int *last = &plan->last[plan->p->values[value].owner];

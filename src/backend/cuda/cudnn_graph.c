@@ -1,9 +1,8 @@
 #include "backend/cuda/cudnn_graph.h"
 
-/* Tensors are known by these numbers, in plans and when they run. */
-enum { ID_IMAGE = 1, ID_WEIGHTS, ID_RESULT, ID_BIAS, ID_RESIDUAL, ID_VIRTUAL };
+#include "backend/cuda/cudnn_describe.h"
 
-enum { MAX_DESCRIPTORS = 24, MAX_CONFIGS = 32, ALIGNMENT = 16 };
+enum { MAX_CONFIGS = 32 };
 enum { OLD_FUSION_ENGINE = 7, CONVERTING_ENGINE = 40 };
 
 struct plan {
@@ -12,13 +11,6 @@ struct plan {
     cudnnBackendDescriptor_t handle;
     cudnnBackendDescriptor_t config; /* lives as long as the plan, and so does the graph */
     struct plan *next;
-};
-
-/* Descriptors of the graph that plans were made from. */
-struct parts {
-    cudnnBackendDescriptor_t all[MAX_DESCRIPTORS];
-    int n;
-    struct parts *next;
 };
 
 /* One convolution and what was found for it; without plans: no engine serves. */
@@ -34,8 +26,8 @@ struct dnn {
     cudnnHandle_t handle;
     cudaStream_t stream; /* that the handle has */
     struct entry *entries;
-    struct plan *plans;  /* all, to be freed */
-    struct parts *parts; /* likewise */
+    struct plan *plans;      /* all, to be freed */
+    struct dnn_parts *parts; /* likewise */
 };
 
 static enum der_status check(struct dnn *dnn, cudnnStatus_t status, const char *what)
@@ -44,227 +36,6 @@ static enum der_status check(struct dnn *dnn, cudnnStatus_t status, const char *
         return DER_OK;
     return ctx_fail(dnn->ctx, DER_DEVICE, "cuDNN: %s failed: %s", what,
                     dnn->libs->cudnnGetErrorString(status));
-}
-
-/* ---- descriptors: a list that one graph is made of ------------------------------------------------ */
-
-/* The first failure sticks; calls after it do nothing. */
-struct builder {
-    struct dnn *dnn;
-    struct parts *parts;
-    cudnnStatus_t status;
-};
-
-static cudnnBackendDescriptor_t add(struct builder *b, cudnnBackendDescriptorType_t type)
-{
-    cudnnBackendDescriptor_t d = NULL;
-    if (b->status == CUDNN_STATUS_SUCCESS && b->parts->n == MAX_DESCRIPTORS)
-        b->status = CUDNN_STATUS_INTERNAL_ERROR;
-    if (b->status == CUDNN_STATUS_SUCCESS)
-        b->status = b->dnn->libs->cudnnBackendCreateDescriptor(type, &d);
-    if (b->status == CUDNN_STATUS_SUCCESS)
-        b->parts->all[b->parts->n++] = d;
-    return d;
-}
-
-static void set(struct builder *b, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
-                cudnnBackendAttributeType_t type, int64_t n, const void *value)
-{
-    if (b->status == CUDNN_STATUS_SUCCESS)
-        b->status = b->dnn->libs->cudnnBackendSetAttribute(d, name, type, n, value);
-}
-
-static void set_descriptor(struct builder *b, cudnnBackendDescriptor_t d,
-                           cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value)
-{
-    set(b, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
-}
-
-static void finalize(struct builder *b, cudnnBackendDescriptor_t d)
-{
-    if (b->status == CUDNN_STATUS_SUCCESS)
-        b->status = b->dnn->libs->cudnnBackendFinalize(d);
-}
-
-static void parts_free(struct dnn *dnn, struct parts *parts)
-{
-    for (int i = parts->n - 1; i >= 0; i--)
-        (void)dnn->libs->cudnnBackendDestroyDescriptor(parts->all[i]);
-    mem_free(&dnn->ctx->mem, parts);
-}
-
-static cudnnDataType_t data_type(enum cuda_type type)
-{
-    return type == CUDA_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
-}
-
-/* dim is [n, c, h, w], stored with the channels last. */
-static cudnnBackendDescriptor_t tensor(struct builder *b, int64_t id, const int64_t dim[4],
-                                       cudnnDataType_t type, bool is_virtual)
-{
-    const int64_t stride[4] = {dim[1] * dim[2] * dim[3], 1, dim[1] * dim[3], dim[1]};
-    const int64_t alignment = ALIGNMENT;
-    cudnnBackendDescriptor_t d = add(b, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    set(b, d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    set(b, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dim);
-    set(b, d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride);
-    set(b, d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
-    set(b, d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
-    set(b, d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
-    finalize(b, d);
-    return d;
-}
-
-static cudnnBackendDescriptor_t convolution(struct builder *b, const struct cuda_conv_shape *shape)
-{
-    const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-    const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-    const int64_t dimensions = 2;
-    const int64_t pad[2] = {shape->pad, shape->pad};
-    const int64_t stride[2] = {shape->stride, shape->stride};
-    const int64_t dilation[2] = {1, 1};
-    cudnnBackendDescriptor_t d = add(b, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-    set(b, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    set(b, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-    set(b, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &dimensions);
-    set(b, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, pad);
-    set(b, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, pad);
-    set(b, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, stride);
-    set(b, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation);
-    finalize(b, d);
-    return d;
-}
-
-/* Attribute names of the three passes: convolution, image, weights, result, alpha, beta. */
-static const struct pass_names {
-    cudnnBackendDescriptorType_t operation;
-    cudnnBackendAttributeName_t conv, image, weights, result, alpha, beta;
-} PASSES[] = {
-    [DNN_FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-                     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
-    [DNN_D_SRC] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
-    [DNN_D_WEIGHTS] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
-};
-
-/* y = mode(x, more); `more` may be NULL. */
-static cudnnBackendDescriptor_t pointwise(struct builder *b, cudnnPointwiseMode_t mode,
-                                          cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t more,
-                                          cudnnBackendDescriptor_t y)
-{
-    const cudnnDataType_t compute = CUDNN_DATA_FLOAT;
-    cudnnBackendDescriptor_t d = add(b, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    set(b, d, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    set(b, d, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
-    finalize(b, d);
-    cudnnBackendDescriptor_t op = add(b, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    set_descriptor(b, op, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, d);
-    set_descriptor(b, op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    if (more)
-        set_descriptor(b, op, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, more);
-    set_descriptor(b, op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    finalize(b, op);
-    return op;
-}
-
-enum { MAX_OPERATIONS = 3 };
-
-/* What follows the convolution inside the same kernel, in f32; returns how many operations. Kernels with
- * a follower are compiled at run time, so asking for one that does nothing asks for such a kernel. */
-struct follower {
-    cudnnPointwiseMode_t mode;
-    int64_t id; /* of the second operand; 0: has none */
-    cudnnDataType_t type;
-};
-
-static int followers_of(const struct dnn_conv *conv, struct follower list[MAX_OPERATIONS])
-{
-    int n = 0;
-    if (conv->residual)
-        list[n++] =
-            (struct follower){CUDNN_POINTWISE_ADD, ID_RESIDUAL, data_type(conv->shape.type)};
-    if (conv->bias)
-        list[n++] = (struct follower){CUDNN_POINTWISE_ADD, ID_BIAS, CUDNN_DATA_FLOAT};
-    if (conv->relu)
-        list[n++] = (struct follower){CUDNN_POINTWISE_RELU_FWD, 0, CUDNN_DATA_FLOAT};
-    if (conv->compiled && n == 0)
-        list[n++] = (struct follower){CUDNN_POINTWISE_IDENTITY, 0, CUDNN_DATA_FLOAT};
-    return n;
-}
-
-/* The convolution and its followers; all but the last result stay inside the kernel. */
-static cudnnBackendDescriptor_t graph(struct builder *b, const struct dnn_conv *conv)
-{
-    const struct cuda_conv_shape *s = &conv->shape;
-    const struct pass_names *names = &PASSES[conv->pass];
-    const struct {
-        cudnnBackendAttributeName_t name;
-        int64_t id;
-        int64_t dim[4];
-        cudnnDataType_t type;
-    } tensors[] = {
-        [DNN_FORWARD] = {names->result, ID_RESULT, {s->n, s->k, s->out_h, s->out_w},
-                         data_type(s->type)},
-        [DNN_D_SRC] = {names->image, ID_IMAGE, {s->n, s->c, s->h, s->w}, data_type(s->type)},
-        [DNN_D_WEIGHTS] = {names->weights, ID_WEIGHTS, {s->k, s->c, s->r, s->s},
-                           data_type(conv->pass == DNN_D_WEIGHTS ? conv->d_weights_type : s->type)},
-    };
-    const int64_t *out_dim = tensors[conv->pass].dim; /* each pass writes the tensor of its name */
-    const int64_t bias_dim[4] = {1, s->k, 1, 1};
-    const float one = 1.0f;
-    const float zero = 0.0f;
-    struct follower followers[MAX_OPERATIONS];
-    const int n_followers = followers_of(conv, followers);
-    cudnnBackendDescriptor_t ops[MAX_OPERATIONS + 1];
-    cudnnBackendDescriptor_t at = NULL; /* the latest result */
-
-    ops[0] = add(b, names->operation);
-    set_descriptor(b, ops[0], names->conv, convolution(b, s));
-    for (int i = 0; i < 3; i++) {
-        const bool is_virtual = i == (int)conv->pass && n_followers > 0;
-        cudnnBackendDescriptor_t d =
-            is_virtual ? tensor(b, ID_VIRTUAL, out_dim, CUDNN_DATA_FLOAT, true)
-                       : tensor(b, tensors[i].id, tensors[i].dim, tensors[i].type, false);
-        set_descriptor(b, ops[0], tensors[i].name, d);
-        if (i == (int)conv->pass)
-            at = d;
-    }
-    set(b, ops[0], names->alpha, CUDNN_TYPE_FLOAT, 1, &one);
-    set(b, ops[0], names->beta, CUDNN_TYPE_FLOAT, 1, &zero);
-    finalize(b, ops[0]);
-    for (int i = 0; i < n_followers; i++) {
-        const struct follower *f = &followers[i];
-        cudnnBackendDescriptor_t more = NULL;
-        if (f->id)
-            more = tensor(b, f->id, f->id == ID_BIAS ? bias_dim : out_dim, f->type, false);
-        cudnnBackendDescriptor_t next =
-            i + 1 < n_followers
-                ? tensor(b, ID_VIRTUAL + 1 + i, out_dim, CUDNN_DATA_FLOAT, true)
-                : tensor(b, tensors[conv->pass].id, out_dim, tensors[conv->pass].type, false);
-        ops[1 + i] = pointwise(b, f->mode, at, more, next);
-        at = next;
-    }
-    cudnnBackendDescriptor_t g = add(b, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    set(b, g, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &b->dnn->handle);
-    set(b, g, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1 + n_followers, ops);
-    finalize(b, g);
-    return g;
 }
 
 /* ---- engines -------------------------------------------------------------------------------------- */
@@ -367,24 +138,23 @@ static enum der_status make_plan(struct dnn *dnn, const struct dnn_conv *conv, b
 }
 
 /* What the heuristics propose, best first. */
-static int propose(struct builder *b, cudnnBackendDescriptor_t g, cudnnBackendHeurMode_t mode,
+static int propose(struct dnn_builder *b, cudnnBackendDescriptor_t g, cudnnBackendHeurMode_t mode,
                    cudnnBackendDescriptor_t configs[MAX_CONFIGS])
 {
-    const struct cuda_libs *libs = b->dnn->libs;
+    const struct cuda_libs *libs = b->libs;
     int64_t n = 0;
     int n_made = 0;
-    cudnnBackendDescriptor_t heuristics = add(b, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-    set_descriptor(b, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, g);
-    set(b, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-    finalize(b, heuristics);
+    cudnnBackendDescriptor_t heuristics = dnn_add(b, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    dnn_set_descriptor(b, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, g);
+    dnn_set(b, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    dnn_finalize(b, heuristics);
     for (; b->status == CUDNN_STATUS_SUCCESS && n_made < MAX_CONFIGS; n_made++)
         if (libs->cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
                                                &configs[n_made]) != CUDNN_STATUS_SUCCESS)
             break;
-    if (n_made == 0 ||
-        libs->cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, n_made, &n,
-                                       (void *)configs) != CUDNN_STATUS_SUCCESS)
+    if (n_made == 0 || libs->cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, n_made, &n,
+                                                      (void *)configs) != CUDNN_STATUS_SUCCESS)
         n = 0;
     for (int i = (int)n; i < n_made; i++)
         (void)libs->cudnnBackendDestroyDescriptor(configs[i]);
@@ -401,11 +171,11 @@ static enum der_status find_plans(struct dnn *dnn, const struct dnn_conv *conv, 
         {CUDNN_HEUR_MODE_A, true}, {CUDNN_HEUR_MODE_A, false}, {CUDNN_HEUR_MODE_FALLBACK, false}};
     enum der_status status = DER_OK;
     *n_plans = 0;
-    struct parts *parts = mem_zalloc(&dnn->ctx->mem, 1, sizeof *parts);
+    struct dnn_parts *parts = mem_zalloc(&dnn->ctx->mem, 1, sizeof *parts);
     if (!parts)
         return ctx_nomem(dnn->ctx);
-    struct builder b = {.dnn = dnn, .parts = parts};
-    cudnnBackendDescriptor_t g = graph(&b, conv);
+    struct dnn_builder b = {.libs = dnn->libs, .handle = dnn->handle, .parts = parts};
+    cudnnBackendDescriptor_t g = dnn_describe(&b, conv);
     for (int attempt = 0; attempt < 3 && *n_plans == 0 && status == DER_OK; attempt++) {
         cudnnBackendDescriptor_t configs[MAX_CONFIGS];
         const cudnnStatus_t made = b.status;
@@ -458,8 +228,10 @@ void dnn_close(struct dnn *dnn)
         dnn->plans = next;
     }
     while (dnn->parts) {
-        struct parts *next = dnn->parts->next;
-        parts_free(dnn, dnn->parts);
+        struct dnn_parts *next = dnn->parts->next;
+        for (int i = dnn->parts->n - 1; i >= 0; i--)
+            (void)dnn->libs->cudnnBackendDestroyDescriptor(dnn->parts->all[i]);
+        mem_free(mem, dnn->parts);
         dnn->parts = next;
     }
     while (dnn->entries) {
@@ -478,10 +250,9 @@ static bool is_same(const struct dnn_conv *a, const struct dnn_conv *b)
     return a->pass == b->pass && a->d_weights_type == b->d_weights_type &&
            a->tensor_cores == b->tensor_cores && a->deterministic == b->deterministic &&
            a->bias == b->bias && a->residual == b->residual && a->relu == b->relu &&
-           a->compiled == b->compiled && s->n == t->n &&
-           s->c == t->c && s->h == t->h && s->w == t->w && s->k == t->k && s->r == t->r &&
-           s->s == t->s && s->out_h == t->out_h && s->out_w == t->out_w &&
-           s->stride == t->stride && s->pad == t->pad && s->type == t->type;
+           a->compiled == b->compiled && s->n == t->n && s->c == t->c && s->h == t->h &&
+           s->w == t->w && s->k == t->k && s->r == t->r && s->s == t->s && s->out_h == t->out_h &&
+           s->out_w == t->out_w && s->stride == t->stride && s->pad == t->pad && s->type == t->type;
 }
 
 enum der_status dnn_find(struct dnn *dnn, const struct dnn_conv *conv, const struct dnn_plan **plan)

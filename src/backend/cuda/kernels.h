@@ -55,7 +55,7 @@ struct cuda_bn_grad {
     struct cuda_rows d_dst, d_dst2, src, dst; /* d_dst2 may be absent; dst: present with relu */
     struct cuda_rows d_src, d_residual;       /* each may be absent */
     const float *gamma, *beta, *mean, *inv_std;
-    const float *mask;               /* or NULL */
+    const float *mask;                /* or NULL */
     float *d_gamma, *d_beta, *d_mask; /* each may be NULL */
     bool training, relu;
     void *scratch;
@@ -76,8 +76,7 @@ cudaError_t cuda_relu(struct cuda_rows dst, struct cuda_rows src, cudaStream_t s
 cudaError_t cuda_relu_grad(struct cuda_rows d_src, struct cuda_rows d_dst, struct cuda_rows dst,
                            cudaStream_t stream);
 /* dst = src[0] + ... + src[n - 1], 1 <= n <= CUDA_ADD_MAX; dst may be any of them. */
-cudaError_t cuda_add(struct cuda_rows dst, const struct cuda_rows *src, int n,
-                     cudaStream_t stream);
+cudaError_t cuda_add(struct cuda_rows dst, const struct cuda_rows *src, int n, cudaStream_t stream);
 cudaError_t cuda_scale(struct cuda_rows dst, struct cuda_rows src, const float *factor,
                        cudaStream_t stream);
 /* d_src may be absent, d_factor NULL. */
@@ -167,8 +166,7 @@ cudaError_t cuda_mask_gate_grad(const struct cuda_mask *masks, int n, const floa
 /* sums: 2 n doubles of scratch. */
 cudaError_t cuda_mask_sparsity(const struct cuda_mask *masks, int n,
                                const struct cuda_sparsity_layer *layers, int n_layers, double total,
-                               const float *weight, float *loss, double *sums,
-                               cudaStream_t stream);
+                               const float *weight, float *loss, double *sums, cudaStream_t stream);
 
 /* ---- sgd.cu: all parameters in one launch --------------------------------------------------------- */
 
@@ -195,8 +193,8 @@ int64_t cuda_sgd_blocks(int64_t count);
 /* ---- layout.cu: between what the caller sees and what the kernels want ---------------------------- */
 
 struct cuda_image {
-    int64_t n, c, area; /* area = h * w */
-    int64_t stored;     /* channels inside */
+    int64_t n, c, area;  /* area = h * w */
+    int64_t stored;      /* channels inside */
     enum cuda_type type; /* inside */
 };
 /* [n, c, h, w] f32 (or i32) to [n, h, w, stored], zeros past c, and back. */
