@@ -57,6 +57,9 @@ if(TARGET room_backend_cuda)
     target_include_directories(room_backend_cuda_kernels PRIVATE src)
     target_compile_options(room_backend_cuda_kernels PRIVATE
                            -Xcompiler=-Wall,-Wextra,-fno-exceptions,-fno-rtti)
+    if(DER_WERROR)
+        target_compile_options(room_backend_cuda_kernels PRIVATE -Werror=all-warnings)
+    endif()
     list(APPEND room_targets room_backend_cuda_kernels)
 endif()
 

@@ -3,7 +3,7 @@
  *
  * It serves where cuDNN has no engine for a shape: slow, but right for all of them.
  */
-#include "device.cuh"
+#include "backend/cuda/kernels/device.cuh"
 
 template <typename T>
 __global__ void conv_kernel(const struct cuda_conv_shape shape, T *dst, const T *src,

@@ -2,7 +2,7 @@
  * Between what the caller sees, dense [n, c, h, w] and [k, c, r, s] in f32, and what convolutions
  * want: channels last, in eights, perhaps in bf16, perhaps with a batch norm folded in.
  */
-#include "device.cuh"
+#include "backend/cuda/kernels/device.cuh"
 
 /* ---- images --------------------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
  *
  * A block for every row, in double: the matrices are small. The last block adds up the rows.
  */
-#include "device.cuh"
+#include "backend/cuda/kernels/device.cuh"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
  * Channel masks: the gate (Serra et al. 2018), its compensated gradient, and the sparsity loss
  * (Yan et al. 2021, eq. 9). All masks of an extractor in one launch, a block each.
  */
-#include "device.cuh"
+#include "backend/cuda/kernels/device.cuh"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /*
  * Matrices in f32, a block for every row: rows of unit length, and the gradient of a bias.
  */
-#include "device.cuh"
+#include "backend/cuda/kernels/device.cuh"
 
 __device__ static float *row_of(const struct cuda_rows &m, int64_t row)
 {

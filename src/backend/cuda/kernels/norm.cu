@@ -6,7 +6,7 @@
  * The last block of the first pass turns sums into statistics and leaves three numbers per channel,
  * mean, a = mask gamma inv_std and b = mask beta, that the second pass applies.
  */
-#include "tile.cuh"
+#include "backend/cuda/kernels/tile.cuh"
 
 static float *coefficients(void *scratch, int64_t stored)
 {

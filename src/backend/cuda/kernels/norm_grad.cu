@@ -5,7 +5,7 @@
  * wanted; its last block makes d_gamma, d_beta, d_mask and four numbers per channel of them. The
  * second writes d_src = k (g - c0 - (src - mean) c1), reading g back if the first wrote it.
  */
-#include "tile.cuh"
+#include "backend/cuda/kernels/tile.cuh"
 
 
 /* One row of a channel group as memory has it, so that loads of several rows are under way at once,

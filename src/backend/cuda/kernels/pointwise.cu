@@ -2,7 +2,7 @@
  * Element by element. Fusion leaves few of these in a network, so they are plain: one thread an
  * element, operands of any pitch, and 0 stays 0 in the channels that are padding.
  */
-#include "device.cuh"
+#include "backend/cuda/kernels/device.cuh"
 
 struct place {
     int64_t row, col;

@@ -1,7 +1,7 @@
 /*
  * Pooling over images [n, h, w, channels]: a thread for every number that is written.
  */
-#include "device.cuh"
+#include "backend/cuda/kernels/device.cuh"
 
 /* Position of number i of an array [n, h, w, channels]. */
 struct pixel {

@@ -3,7 +3,7 @@
  *
  *   v = momentum v + (g + decay p);  p = clamp(p - lr gain v, low, high)
  */
-#include "device.cuh"
+#include "backend/cuda/kernels/device.cuh"
 
 enum { PER_THREAD = 16, PER_BLOCK = BLOCK_THREADS * PER_THREAD };
 

@@ -6,7 +6,7 @@
  * matrix needs. A pair of taps of the 3x3 window is one step of 16 along the inner dimension. What is
  * left is the time it takes to write dst, or to read d_dst.
  */
-#include "device.cuh"
+#include "backend/cuda/kernels/device.cuh"
 
 enum {
     STRIP_H = 8,

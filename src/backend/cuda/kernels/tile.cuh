@@ -5,7 +5,7 @@
 #ifndef CUDA_TILE_CUH
 #define CUDA_TILE_CUH
 
-#include "device.cuh"
+#include "backend/cuda/kernels/device.cuh"
 
 enum { VECTOR = 8 };
 enum { TILE_GY_MAX = 132 }; /* blocks that reduce: one for each multiprocessor of an H200 */
