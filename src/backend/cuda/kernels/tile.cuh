@@ -42,7 +42,7 @@ static inline struct tile tile_of(int64_t rows, int64_t stored, int v, struct ti
  * that several share the work of the last. */
 template <typename T> constexpr int reduce_threads()
 {
-    return sizeof(typename accumulator<T>::type) == 8 ? 256 : 1024; /* sums in double take room */
+    return sizeof(typename accumulator<T>::type) == 8 ? 256 : 512; /* sums in double take room */
 }
 
 template <typename T> static inline struct tile_wish wish_to_reduce(void)
