@@ -252,14 +252,16 @@ static enum der_status plan_d_weights(struct cuda_program *p, struct cuda_step *
 }
 
 /* Plain passes: kernels made at run time are the faster ones for whole tiles of channels, but for the
- * data gradient of strided layers; see the table of der_cuda_spike in docs/BENCHMARKS.md. */
+ * data gradient of strided layers and of narrow, large ones; see the table of der_cuda_spike in docs/BENCHMARKS.md. */
 static enum der_status plan_plain(struct cuda_program *p, struct cuda_step *step)
 {
     struct dnn_conv conv = request(p, step);
     struct dnn *dnn = cuda_of(p)->dnn;
     const bool is_strided = conv.shape.stride > 1 && conv.shape.r > 1;
+    const bool is_narrow =
+        conv.shape.c % (2 * WHOLE_TILE) != 0 && conv.shape.h * conv.shape.w > 256;
     if (conv.tensor_cores && conv.shape.c % WHOLE_TILE == 0 &&
-        (conv.pass == DNN_FORWARD || !is_strided)) {
+        (conv.pass == DNN_FORWARD || (!is_strided && !is_narrow))) {
         conv.compiled = true;
         TRY(dnn_find(dnn, &conv, &step->conv->plan));
         conv.compiled = false;

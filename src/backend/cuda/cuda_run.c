@@ -155,11 +155,15 @@ enum der_status cuda_enqueue_lanes(struct cuda_program *p, int first, int end)
 {
     struct cuda_backend *cuda = cuda_of(p);
     unsigned used = 0; /* lanes of the whole program */
+    unsigned seen = 1U << LANE_MAIN;
     for (int i = first; i < end; i++) {
         const struct cuda_step *step = &p->steps[i];
         cudaStream_t stream = step->lane == LANE_MAIN ? cuda->stream : cuda->lane[step->lane];
-        TRY(wait_for(cuda, step->waits, stream));
+        /* What the main stream had to wait for before this call, each lane has to as well. */
+        const unsigned more = seen >> step->lane & 1U ? 0 : 1U << LANE_MAIN;
+        TRY(wait_for(cuda, step->waits | more, stream));
         TRY(run_step(p, step, stream));
+        seen |= 1U << step->lane;
     }
     for (int i = 0; i < p->n_steps && end == p->n_steps; i++)
         if (p->steps[i].lane != LANE_MAIN)

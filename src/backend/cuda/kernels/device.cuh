@@ -72,6 +72,22 @@ template <typename T, int V> struct vec {
     }
 };
 
+template <> struct vec<float, 2> {
+    __device__ static void load(float (&x)[2], const float *p)
+    {
+        const float2 pair = *reinterpret_cast<const float2 *>(p);
+        x[0] = pair.x, x[1] = pair.y;
+    }
+};
+
+template <> struct vec<bf16, 2> {
+    __device__ static void load(float (&x)[2], const bf16 *p)
+    {
+        const unsigned pair = *reinterpret_cast<const unsigned *>(p);
+        x[0] = __uint_as_float(pair << 16), x[1] = __uint_as_float(pair & 0xffff0000u);
+    }
+};
+
 template <> struct vec<float, 8> {
     struct raw {
         float4 low, high;

@@ -155,21 +155,32 @@ __global__ void derive_kernel(const struct cuda_weights *weights)
 template <typename T>
 __global__ void export_weights_kernel(float *dst, const T *src, const struct cuda_weights w)
 {
-    __shared__ float room[ROOM];
+    __shared__ alignas(16) float room[ROOM];
     const int64_t k = blockIdx.x;
     const int area = (int)w.area;
-    const int step = ROOM / area > 0 ? ROOM / area : 1;
+    const int step = ROOM / area / 2 * 2;
     src += k * area * w.c_stored;
     dst += k * area * w.c;
     for (int first = 0; first < (int)w.c; first += step) {
         const int here = (int)w.c - first < step ? (int)w.c - first : step;
         __syncthreads();
         for (int at = 0; at < area; at++)
-            for (int c = threadIdx.x; c < here; c += blockDim.x)
-                room[c * area + at] = to_float(src[(int64_t)at * w.c_stored + first + c]);
+            for (int c = 2 * threadIdx.x; c < here; c += 2 * BLOCK_THREADS) {
+                const T *from = src + (int64_t)at * w.c_stored + first + c;
+                float pair[2];
+                vec<T, 2>::load(pair, from); /* stored channels are even in number */
+                room[c * area + at] = pair[0];
+                if (c + 1 < here)
+                    room[(c + 1) * area + at] = pair[1];
+            }
         __syncthreads();
-        for (int i = threadIdx.x; i < here * area; i += blockDim.x)
-            dst[first * area + i] = room[i];
+        if (here * area % 4 == 0 && (uintptr_t)(dst + first * area) % 16 == 0)
+            for (int i = 4 * threadIdx.x; i < here * area; i += 4 * BLOCK_THREADS)
+                *reinterpret_cast<float4 *>(dst + first * area + i) =
+                    *reinterpret_cast<const float4 *>(room + i);
+        else
+            for (int i = threadIdx.x; i < here * area; i += BLOCK_THREADS)
+                dst[first * area + i] = room[i];
     }
 }
 
