@@ -252,7 +252,7 @@ static enum der_status plan_d_weights(struct cuda_program *p, struct cuda_step *
 }
 
 /* Plain passes: kernels made at run time are the faster ones for whole tiles of channels, but for the
- * data gradient of strided layers and of narrow, large ones; see the table of der_cuda_spike in docs/BENCHMARKS.md. */
+ * data gradient of strided layers and of narrow, large ones; see docs/BENCHMARKS.md. */
 static enum der_status plan_plain(struct cuda_program *p, struct cuda_step *step)
 {
     struct dnn_conv conv = request(p, step);
