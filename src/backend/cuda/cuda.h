@@ -256,13 +256,13 @@ static inline size_t cuda_aligned(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* Channels with padding. In bf16 whole tiles of 32 or a multiple of 64 channels run so much faster that
- * the zeros cost nothing (docs/BENCHMARKS.md); the stem's few stay few. */
+/* Channels with padding. In bf16 whole tiles of 16, 32 or a multiple of 64 channels run so much faster
+ * that the zeros cost nothing (docs/BENCHMARKS.md); the stem's few stay few. */
 static inline int64_t cuda_padded(enum cuda_type type, int64_t channels)
 {
     int64_t unit = CUDA_CHANNELS;
     if (type == CUDA_BF16 && channels > 8)
-        unit = channels > 32 ? 64 : 32;
+        unit = channels > 32 ? 64 : channels > 16 ? 32 : 16;
     return (channels + unit - 1) / unit * unit;
 }
 

@@ -72,22 +72,6 @@ template <typename T, int V> struct vec {
     }
 };
 
-template <> struct vec<float, 2> {
-    __device__ static void load(float (&x)[2], const float *p)
-    {
-        const float2 pair = *reinterpret_cast<const float2 *>(p);
-        x[0] = pair.x, x[1] = pair.y;
-    }
-};
-
-template <> struct vec<bf16, 2> {
-    __device__ static void load(float (&x)[2], const bf16 *p)
-    {
-        const unsigned pair = *reinterpret_cast<const unsigned *>(p);
-        x[0] = __uint_as_float(pair << 16), x[1] = __uint_as_float(pair & 0xffff0000u);
-    }
-};
-
 template <> struct vec<float, 8> {
     struct raw {
         float4 low, high;
@@ -175,45 +159,6 @@ __device__ inline bool is_last_block(unsigned *counter, unsigned total)
     }
     __syncthreads();
     return last;
-}
-
-/* ---- a kernel that starts while the one before it ends -------------------------------------------- */
-
-/* From here on the next kernel may take its place on the device; it still waits for all of this one. */
-__device__ inline void let_next_start(void)
-{
-#if __CUDA_ARCH__ >= 900
-    cudaTriggerProgrammaticLaunchCompletion();
-#endif
-}
-
-/* Goes on when the kernel before has ended and all it wrote can be seen. */
-__device__ inline void wait_for_previous(void)
-{
-#if __CUDA_ARCH__ >= 900
-    cudaGridDependencySynchronize();
-#endif
-}
-
-/* Launches a kernel that calls wait_for_previous(): on Hopper and later without waiting itself. */
-template <typename... P, typename... A>
-static inline void launch_behind(void (*kernel)(P...), dim3 grid, dim3 block, cudaStream_t stream,
-                                 const A &...args)
-{
-    int device = 0;
-    int major = 0;
-    (void)cudaGetDevice(&device);
-    (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = block;
-    config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = major >= 9 ? 1 : 0;
-    (void)cudaLaunchKernelEx(&config, kernel, args...);
 }
 
 static inline unsigned blocks_for(int64_t count, int64_t per_block)

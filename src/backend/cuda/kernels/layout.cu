@@ -95,16 +95,6 @@ cudaError_t cuda_export_image(void *dst, const void *src, const struct cuda_imag
 
 /* ---- weights -------------------------------------------------------------------------------- */
 
-__device__ static void store_pair(float *dst, float a, float b)
-{
-    *reinterpret_cast<float2 *>(dst) = make_float2(a, b);
-}
-
-__device__ static void store_pair(bf16 *dst, float a, float b)
-{
-    *reinterpret_cast<__nv_bfloat162 *>(dst) = __floats2bfloat162_rn(a, b);
-}
-
 enum { ROOM = 4608 }; /* floats of shared memory: 512 channels of a 3x3 kernel */
 
 /* A block for every row k of every item, some channels at a time through shared memory, so that both sides are read
@@ -112,7 +102,7 @@ enum { ROOM = 4608 }; /* floats of shared memory: 512 channels of a 3x3 kernel *
 template <typename T>
 __global__ void derive_kernel(const struct cuda_weights *weights)
 {
-    __shared__ alignas(16) float room[ROOM];
+    __shared__ float room[ROOM];
     const struct cuda_weights w = weights[blockIdx.y];
     const int64_t k = blockIdx.x;
     if (k >= w.k_stored)
@@ -125,62 +115,39 @@ __global__ void derive_kernel(const struct cuda_weights *weights)
         w.bias[k] = real ? (float)((double)w.beta[k] - (double)w.mean[k] * (double)scale) : 0.0f;
 
     const int area = (int)w.area;
-    const int step = ROOM / area / 2 * 2; /* channels; areas stay far below ROOM / 2 */
+    const int step = ROOM / area > 0 ? ROOM / area : 1;
     T *dst = (T *)w.dst + k * area * w.c_stored;
     for (int first = 0; first < (int)w.c_stored; first += step) {
         const int here = (int)w.c_stored - first < step ? (int)w.c_stored - first : step;
         __syncthreads();
         const int there = real ? ((int)w.c - first) * area : 0; /* numbers that exist */
-        const float *src = w.src + (k * w.c + first) * area;
-        if (there >= here * area && here * area % 4 == 0 && (uintptr_t)src % 16 == 0) {
-#pragma unroll 4
-            for (int i = 4 * threadIdx.x; i < here * area; i += 4 * BLOCK_THREADS) {
-                const float4 x = *reinterpret_cast<const float4 *>(src + i);
-                *reinterpret_cast<float4 *>(room + i) =
-                    make_float4(scale * x.x, scale * x.y, scale * x.z, scale * x.w);
-            }
-        } else {
-            for (int i = threadIdx.x; i < here * area; i += BLOCK_THREADS)
-                room[i] = i < there ? scale * src[i] : 0.0f;
-        }
+        for (int i = threadIdx.x; i < here * area; i += blockDim.x)
+            room[i] = i < there ? scale * w.src[k * w.c * area + first * area + i] : 0.0f;
         __syncthreads();
-        /* Two channels a thread; their number is even. */
         for (int at = 0; at < area; at++)
-            for (int c = 2 * threadIdx.x; c < here; c += 2 * BLOCK_THREADS)
-                store_pair(dst + (int64_t)at * w.c_stored + first + c, room[c * area + at],
-                           room[(c + 1) * area + at]);
+            for (int c = threadIdx.x; c < here; c += blockDim.x)
+                dst[(int64_t)at * w.c_stored + first + c] = from_float<T>(room[c * area + at]);
     }
 }
 
 template <typename T>
 __global__ void export_weights_kernel(float *dst, const T *src, const struct cuda_weights w)
 {
-    __shared__ alignas(16) float room[ROOM];
+    __shared__ float room[ROOM];
     const int64_t k = blockIdx.x;
     const int area = (int)w.area;
-    const int step = ROOM / area / 2 * 2;
+    const int step = ROOM / area > 0 ? ROOM / area : 1;
     src += k * area * w.c_stored;
     dst += k * area * w.c;
     for (int first = 0; first < (int)w.c; first += step) {
         const int here = (int)w.c - first < step ? (int)w.c - first : step;
         __syncthreads();
         for (int at = 0; at < area; at++)
-            for (int c = 2 * threadIdx.x; c < here; c += 2 * BLOCK_THREADS) {
-                const T *from = src + (int64_t)at * w.c_stored + first + c;
-                float pair[2];
-                vec<T, 2>::load(pair, from); /* stored channels are even in number */
-                room[c * area + at] = pair[0];
-                if (c + 1 < here)
-                    room[(c + 1) * area + at] = pair[1];
-            }
+            for (int c = threadIdx.x; c < here; c += blockDim.x)
+                room[c * area + at] = to_float(src[(int64_t)at * w.c_stored + first + c]);
         __syncthreads();
-        if (here * area % 4 == 0 && (uintptr_t)(dst + first * area) % 16 == 0)
-            for (int i = 4 * threadIdx.x; i < here * area; i += 4 * BLOCK_THREADS)
-                *reinterpret_cast<float4 *>(dst + first * area + i) =
-                    *reinterpret_cast<const float4 *>(room + i);
-        else
-            for (int i = threadIdx.x; i < here * area; i += BLOCK_THREADS)
-                dst[first * area + i] = room[i];
+        for (int i = threadIdx.x; i < here * area; i += blockDim.x)
+            dst[first * area + i] = room[i];
     }
 }
 

@@ -26,27 +26,9 @@ size_t cuda_bn_counters(int64_t stored)
     return (size_t)(stored + 7) / 8; /* blocks that reduce are at least so many channels wide */
 }
 
-/* What a channel's numbers depend on beside its sums: loaded before they are known. */
-struct channel_params {
-    float gamma, beta, mask, running_mean, running_var;
-};
-
-__device__ static struct channel_params load_params(const struct cuda_bn &bn, int64_t c)
-{
-    struct channel_params p = {0.0f, 0.0f, 0.0f, 0.0f, 1.0f};
-    if (c < bn.src.cols) {
-        p.gamma = bn.gamma[c];
-        p.beta = bn.beta[c];
-        p.mask = bn.mask ? bn.mask[c] : 1.0f;
-        p.running_mean = bn.running_mean[c];
-        p.running_var = bn.running_var[c];
-    }
-    return p;
-}
-
 /* From the statistics of channel c to everything that depends on them. */
-__device__ static void finish_channel(const struct cuda_bn &bn, const struct channel_params &p,
-                                      int64_t c, double mean, double var, float *coef)
+__device__ static void finish_channel(const struct cuda_bn bn, int64_t c, double mean, double var,
+                                      float *coef)
 {
     const int64_t stored = bn.src.stored;
     if (c >= bn.src.cols) {
@@ -54,14 +36,15 @@ __device__ static void finish_channel(const struct cuda_bn &bn, const struct cha
             coef[c] = coef[stored + c] = coef[2 * stored + c] = 0.0f;
         return;
     }
-    const double inv_std = rsqrt(var + (double)bn.eps);
+    const double inv_std = 1.0 / sqrt(var + (double)bn.eps);
+    const double m = bn.mask ? (double)bn.mask[c] : 1.0;
     if (bn.mean)
         bn.mean[c] = (float)mean;
     if (bn.inv_std)
         bn.inv_std[c] = (float)inv_std;
     coef[c] = (float)mean;
-    coef[stored + c] = (float)((double)p.mask * (double)p.gamma * inv_std);
-    coef[2 * stored + c] = p.mask * p.beta;
+    coef[stored + c] = (float)(m * (double)bn.gamma[c] * inv_std);
+    coef[2 * stored + c] = (float)(m * (double)bn.beta[c]);
 }
 
 template <typename T, int V>
@@ -85,76 +68,62 @@ __global__ void __launch_bounds__(reduce_threads<T>())
             }
         }
     }
-    /* A block has at least as many threads as channels, so that each finishes one at most. */
-    const int mine = threadIdx.y * t.cx + threadIdx.x;
-    const int64_t channel = (int64_t)blockIdx.x * t.cx * V + mine;
-    struct channel_params params = {};
-    if (mine < t.cx * V)
-        params = load_params(bn, channel);
-    let_next_start();
     double *totals[2];
-    if (!tile_reduce<A, V>(t, sum, squares, partial, bn.counters, totals) || mine >= t.cx * V)
+    if (!tile_reduce<A, V>(t, sum, squares, partial, bn.counters, totals))
         return;
     const double count = (double)t.rows;
-    const double share = 1.0 / count;
     const double unbias = count > 1.0 ? count / (count - 1.0) : 1.0;
     const double momentum = (double)bn.momentum;
-    const double mean = totals[0][mine] * share;
-    const double var = fmax(totals[1][mine] * share - mean * mean, 0.0);
-    finish_channel(bn, params, channel, mean, var, coef);
-    if (channel >= bn.src.cols)
-        return;
-    bn.running_mean[channel] =
-        (float)((1.0 - momentum) * (double)params.running_mean + momentum * mean);
-    bn.running_var[channel] =
-        (float)((1.0 - momentum) * (double)params.running_var + momentum * var * unbias);
+    for (int i = threadIdx.y * t.cx + threadIdx.x; i < t.cx * V; i += t.cx * t.ry) {
+        const int64_t c = (int64_t)blockIdx.x * t.cx * V + i;
+        const double mean = totals[0][i] / count;
+        const double var = fmax(totals[1][i] / count - mean * mean, 0.0);
+        finish_channel(bn, c, mean, var, coef);
+        if (c >= bn.src.cols)
+            continue;
+        bn.running_mean[c] =
+            (float)((1.0 - momentum) * (double)bn.running_mean[c] + momentum * mean);
+        bn.running_var[c] =
+            (float)((1.0 - momentum) * (double)bn.running_var[c] + momentum * var * unbias);
+    }
 }
 
 /* Without training the running statistics serve. */
 __global__ void running_kernel(const struct cuda_bn bn, float *coef)
 {
     const int64_t c = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    const struct channel_params params = load_params(bn, c);
-    finish_channel(bn, params, c, (double)params.running_mean, (double)params.running_var, coef);
+    if (c < bn.src.cols)
+        finish_channel(bn, c, (double)bn.running_mean[c], (double)bn.running_var[c], coef);
+    else
+        finish_channel(bn, c, 0.0, 0.0, coef);
 }
 
-/* The first row is on its way before the coefficients are known. */
 template <typename T, int V, bool RESIDUAL>
 __global__ void apply_kernel(const struct cuda_bn bn, const struct tile t, const float *coef)
 {
     const int chunk = blockIdx.x * t.cx + threadIdx.x;
-    const int64_t c = (int64_t)chunk * V;
-    const T *src = (const T *)bn.src.data + c;
-    const T *residual = (const T *)bn.residual.data + c;
-    const int64_t step = (int64_t)t.gy * t.ry;
-    int64_t row = chunk < t.chunks ? (int64_t)blockIdx.y * t.ry + threadIdx.y : t.rows;
-    typename vec<T, V>::raw x_next = {};
-    typename vec<T, V>::raw added_next = {};
-    if (row < t.rows) {
-        x_next = vec<T, V>::fetch(src + row * bn.src.pitch);
-        if (RESIDUAL)
-            added_next = vec<T, V>::fetch(residual + row * bn.residual.pitch);
-    }
-    wait_for_previous();
-    if (row >= t.rows)
+    if (chunk >= t.chunks)
         return;
+    const int64_t c = (int64_t)chunk * V;
     float mean[V];
     float a[V];
     float b[V];
-    vec<float, V>::load(mean, coef + c);
-    vec<float, V>::load(a, coef + t.stored + c);
-    vec<float, V>::load(b, coef + 2 * t.stored + c);
-    for (; row < t.rows; row += step) {
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        mean[i] = coef[c + i];
+        a[i] = coef[t.stored + c + i];
+        b[i] = coef[2 * t.stored + c + i];
+    }
+    const T *src = (const T *)bn.src.data + c;
+    const T *residual = (const T *)bn.residual.data + c;
+    T *dst = (T *)bn.dst.data + c;
+#pragma unroll 2
+    for (int64_t row = blockIdx.y * t.ry + threadIdx.y; row < t.rows; row += t.gy * t.ry) {
         float x[V];
         float added[V];
-        vec<T, V>::expand(x, x_next);
+        vec<T, V>::load(x, src + row * bn.src.pitch);
         if (RESIDUAL)
-            vec<T, V>::expand(added, added_next);
-        if (row + step < t.rows) {
-            x_next = vec<T, V>::fetch(src + (row + step) * bn.src.pitch);
-            if (RESIDUAL)
-                added_next = vec<T, V>::fetch(residual + (row + step) * bn.residual.pitch);
-        }
+            vec<T, V>::load(added, residual + row * bn.residual.pitch);
 #pragma unroll
         for (int i = 0; i < V; i++) {
             float z = (x[i] - mean[i]) * a[i] + b[i];
@@ -162,7 +131,7 @@ __global__ void apply_kernel(const struct cuda_bn bn, const struct tile t, const
                 z += added[i];
             x[i] = bn.relu && z < 0.0f ? 0.0f : z;
         }
-        vec<T, V>::store((T *)bn.dst.data + c + row * bn.dst.pitch, x);
+        vec<T, V>::store(dst + row * bn.dst.pitch, x);
     }
 }
 
@@ -180,8 +149,12 @@ static cudaError_t launch(const struct cuda_bn *bn, cudaStream_t stream)
         running_kernel<<<blocks_for(bn->src.stored, 128), 128, 0, stream>>>(*bn, coef);
     }
     const struct tile t = tile_of(bn->src.rows, bn->src.stored, V, wish_to_apply());
-    launch_behind(bn->residual.data ? apply_kernel<T, V, true> : apply_kernel<T, V, false>,
-                  dim3(t.gx, t.gy), dim3(t.cx, t.ry), stream, *bn, t, (const float *)coef);
+    if (bn->residual.data)
+        apply_kernel<T, V, true>
+            <<<dim3(t.gx, t.gy), dim3(t.cx, t.ry), 0, stream>>>(*bn, t, coef);
+    else
+        apply_kernel<T, V, false>
+            <<<dim3(t.gx, t.gy), dim3(t.cx, t.ry), 0, stream>>>(*bn, t, coef);
     return cudaGetLastError();
 }
 

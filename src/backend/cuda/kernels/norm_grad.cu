@@ -78,68 +78,60 @@ __global__ void __launch_bounds__(reduce_threads<T>())
             }
         }
     }
-    /* A block has at least as many threads as channels, so that each finishes one at most. */
-    const int mine = threadIdx.y * t.cx + threadIdx.x;
-    const int64_t channel = (int64_t)blockIdx.x * t.cx * V + mine;
-    const bool real = mine < t.cx * V && channel < bn.src.cols;
-    const double gamma = real ? (double)bn.gamma[channel] : 0.0;
-    const double beta = real ? (double)bn.beta[channel] : 0.0;
-    const double mean = real ? (double)bn.mean[channel] : 0.0;
-    const double inv_std = real ? (double)bn.inv_std[channel] : 0.0;
-    const double m = real && bn.mask ? (double)bn.mask[channel] : 1.0;
-    let_next_start();
     double *totals[2];
-    if (!tile_reduce<A, V>(t, sum, along, partial, bn.counters, totals) || mine >= t.cx * V ||
-        channel >= t.stored)
+    if (!tile_reduce<A, V>(t, sum, along, partial, bn.counters, totals))
         return;
-    const double share = bn.training ? 1.0 / (double)t.rows : 0.0;
-    const double d_beta = totals[0][mine];
-    const double d_gamma = inv_std * (totals[1][mine] - mean * d_beta);
-    /* In channels that are padding all of these are 0. */
-    coef[channel] = (float)(gamma * m * inv_std);
-    coef[t.stored + channel] = (float)(d_beta * share);
-    coef[2 * t.stored + channel] = (float)mean;
-    coef[3 * t.stored + channel] = (float)(d_gamma * inv_std * share);
-    if (!real)
-        return;
-    if (bn.d_gamma)
-        bn.d_gamma[channel] = (float)(m * d_gamma);
-    if (bn.d_beta)
-        bn.d_beta[channel] = (float)(m * d_beta);
-    if (bn.d_mask)
-        bn.d_mask[channel] = (float)(gamma * d_gamma + beta * d_beta);
+    const double count = (double)t.rows;
+    for (int i = threadIdx.y * t.cx + threadIdx.x; i < t.cx * V; i += t.cx * t.ry) {
+        const int64_t c = (int64_t)blockIdx.x * t.cx * V + i;
+        if (c >= t.stored)
+            continue;
+        if (c >= bn.src.cols) {
+            for (int k = 0; k < 4; k++)
+                coef[k * t.stored + c] = 0.0f;
+            continue;
+        }
+        const double gamma = (double)bn.gamma[c];
+        const double inv_std = (double)bn.inv_std[c];
+        const double d_beta = totals[0][i];
+        const double d_gamma = inv_std * (totals[1][i] - (double)bn.mean[c] * d_beta);
+        const double m = bn.mask ? (double)bn.mask[c] : 1.0;
+        if (bn.d_gamma)
+            bn.d_gamma[c] = (float)(m * d_gamma);
+        if (bn.d_beta)
+            bn.d_beta[c] = (float)(m * d_beta);
+        if (bn.d_mask)
+            bn.d_mask[c] = (float)(gamma * d_gamma + (double)bn.beta[c] * d_beta);
+        coef[c] = (float)(gamma * m * inv_std);
+        coef[t.stored + c] = bn.training ? (float)(d_beta / count) : 0.0f;
+        coef[2 * t.stored + c] = bn.mean[c];
+        coef[3 * t.stored + c] = bn.training ? (float)(d_gamma * inv_std / count) : 0.0f;
+    }
 }
 
-/* src does not depend on the first pass: its first row is on its way before that has ended. */
 template <typename T, int V, bool SECOND>
 __global__ void apply_kernel(const struct cuda_bn_grad bn, const struct tile t, const float *coef)
 {
     const int chunk = blockIdx.x * t.cx + threadIdx.x;
-    const int64_t c = (int64_t)chunk * V;
-    const T *src = (const T *)bn.src.data + c;
-    const int64_t step = (int64_t)t.gy * t.ry;
-    int64_t row = chunk < t.chunks ? (int64_t)blockIdx.y * t.ry + threadIdx.y : t.rows;
-    typename vec<T, V>::raw x_next = {};
-    if (row < t.rows)
-        x_next = vec<T, V>::fetch(src + row * bn.src.pitch);
-    wait_for_previous();
-    if (row >= t.rows)
+    if (chunk >= t.chunks)
         return;
+    const int64_t c = (int64_t)chunk * V;
     float factor[V];
     float shift[V];
     float mean[V];
     float slope[V];
-    vec<float, V>::load(factor, coef + c);
-    vec<float, V>::load(shift, coef + t.stored + c);
-    vec<float, V>::load(mean, coef + 2 * t.stored + c);
-    vec<float, V>::load(slope, coef + 3 * t.stored + c);
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        factor[i] = coef[c + i];
+        shift[i] = coef[t.stored + c + i];
+        mean[i] = coef[2 * t.stored + c + i];
+        slope[i] = coef[3 * t.stored + c + i];
+    }
 #pragma unroll 2
-    for (; row < t.rows; row += step) {
+    for (int64_t row = blockIdx.y * t.ry + threadIdx.y; row < t.rows; row += t.gy * t.ry) {
         float g[V];
         float x[V];
-        vec<T, V>::expand(x, x_next);
-        if (row + step < t.rows)
-            x_next = vec<T, V>::fetch(src + (row + step) * bn.src.pitch);
+        vec<T, V>::load(x, (const T *)bn.src.data + row * bn.src.pitch + c);
         if (bn.d_residual.data) {
             vec<T, V>::load(g, (const T *)bn.d_residual.data + row * bn.d_residual.pitch + c);
         } else {
@@ -166,8 +158,8 @@ static cudaError_t launch(const struct cuda_bn_grad *bn, cudaStream_t stream)
                                                                                 coef);
     if (bn->d_src.data) {
         const struct tile a = tile_of(bn->src.rows, bn->src.stored, V, wish_to_apply());
-        launch_behind(apply_kernel<T, V, SECOND>, dim3(a.gx, a.gy), dim3(a.cx, a.ry), stream, *bn, a,
-                      (const float *)coef);
+        apply_kernel<T, V, SECOND>
+            <<<dim3(a.gx, a.gy), dim3(a.cx, a.ry), 0, stream>>>(*bn, a, coef);
     }
     return cudaGetLastError();
 }
