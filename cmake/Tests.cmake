@@ -60,6 +60,10 @@ foreach(file IN LISTS test_sources)
     add_executable(${name} ${file})
     target_link_libraries(${name} PRIVATE der_test_support)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY tests)
+    if(file MATCHES "/src/backend/cuda/")
+        target_include_directories(${name} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS}
+                                   ${CUDNN_INCLUDE_DIR})
+    endif()
     der_register(${name} ${file} $<TARGET_FILE:${name}>)
 endforeach()
 
