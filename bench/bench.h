@@ -13,13 +13,13 @@ struct bench_options {
     bool training;       /* loss, gradients and update, or folded inference */
     int batch;
     int threads;
-    int n_extractors;         /* step, der: of the step */
-    double frozen_width;      /* der: of the frozen extractors */
-    bool masks;               /* der: channel masks are trained */
-    enum precision precision; /* der */
+    int n_extractors;         /* compile: of the step */
     const char *folder;       /* loader: of JPEG files; NULL: some are made */
     int side;                 /* loader: longer side of the pictures that are made */
     int rounds;               /* loader: turns of both sides */
+    double frozen_width;      /* gpu: of the frozen extractors */
+    bool masks;               /* gpu: channel masks are trained */
+    enum precision precision; /* gpu */
 };
 
 enum { BENCH_IMAGE_SIZE = 32, BENCH_N_CLASSES = 100 };
@@ -51,8 +51,8 @@ double bench_clock(void);
 /* The commands. */
 NODISCARD enum der_status bench_net(struct der_ctx *ctx, const struct bench_options *options);
 NODISCARD enum der_status bench_step(struct der_ctx *ctx, const struct bench_options *options);
-NODISCARD enum der_status bench_der(struct der_ctx *ctx, const struct bench_options *options);
 NODISCARD enum der_status bench_augment(struct der_ctx *ctx, const struct bench_options *options);
 NODISCARD enum der_status bench_loader(struct der_ctx *ctx, const struct bench_options *options);
+NODISCARD enum der_status bench_gpu(struct der_ctx *ctx, const struct bench_options *options);
 
 #endif

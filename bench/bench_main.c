@@ -3,9 +3,9 @@
  *
  *     der_bench net  [--model NAME] [--infer] [--batch N] [--threads N] [--width X] [--backend NAME]
  *     der_bench step [--extractors N] ...
- *     der_bench der  [--extractors N] [--frozen-width X] [--masks] [--precision f32|tf32|bf16] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
+ *     der_bench gpu  [--precision f32|tf32|bf16] [--extractors N] [--frozen-width X] [--masks]
  */
 #include "bench.h"
 
@@ -14,18 +14,19 @@
 #include <string.h>
 
 static const char USAGE[] =
-    "usage: der_bench net|step|der|augment [--model NAME] [--infer] [--batch N] [--threads N]\n"
+    "usage: der_bench net|step|augment [--model NAME] [--infer] [--batch N] [--threads N]\n"
     "                                  [--width X] [--backend NAME] [--extractors N]\n"
-    "                                  [--frozen-width X] [--masks] [--precision f32|tf32|bf16]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
-    "                        [--threads N]\n";
+    "                        [--threads N]\n"
+    "       der_bench gpu [--precision f32|tf32|bf16] [--extractors N] [--frozen-width X] "
+    "[--masks]\n";
 
 static const struct command {
     const char *name;
     enum der_status (*run)(struct der_ctx *ctx, const struct bench_options *options);
 } COMMANDS[] = {
-    {"net", bench_net},         {"step", bench_step},     {"der", bench_der},
-    {"augment", bench_augment}, {"loader", bench_loader},
+    {"net", bench_net},       {"step", bench_step}, {"augment", bench_augment},
+    {"loader", bench_loader}, {"gpu", bench_gpu},
 };
 
 static const struct command *find_command(const char *name)
@@ -34,6 +35,13 @@ static const struct command *find_command(const char *name)
         if (strcmp(COMMANDS[i].name, name) == 0)
             return &COMMANDS[i];
     return NULL;
+}
+
+static enum precision precision_of(const char *name)
+{
+    if (strcmp(name, "bf16") == 0)
+        return PRECISION_BF16;
+    return strcmp(name, "tf32") == 0 ? PRECISION_TF32 : PRECISION_F32;
 }
 
 /* False when an argument is not understood. */
@@ -58,12 +66,6 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->backend = value;
         else if (strcmp(argv[i - 1], "--width") == 0)
             o->width = strtod(value, NULL);
-        else if (strcmp(argv[i - 1], "--frozen-width") == 0)
-            o->frozen_width = strtod(value, NULL);
-        else if (strcmp(argv[i - 1], "--precision") == 0)
-            o->precision = strcmp(value, "bf16") == 0   ? PRECISION_BF16
-                           : strcmp(value, "tf32") == 0 ? PRECISION_TF32
-                                                        : PRECISION_F32;
         else if (strcmp(argv[i - 1], "--batch") == 0)
             o->batch = number;
         else if (strcmp(argv[i - 1], "--threads") == 0)
@@ -76,6 +78,10 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->side = number;
         else if (strcmp(argv[i - 1], "--rounds") == 0)
             o->rounds = number;
+        else if (strcmp(argv[i - 1], "--frozen-width") == 0)
+            o->frozen_width = strtod(value, NULL);
+        else if (strcmp(argv[i - 1], "--precision") == 0)
+            o->precision = precision_of(value);
         else
             return false;
     }
@@ -87,13 +93,13 @@ int main(int argc, char **argv)
     struct bench_options options = {.backend = "cpu",
                                     .model = "resnet18-cifar",
                                     .width = 1.0,
-                                    .frozen_width = 1.0,
                                     .training = true,
                                     .batch = 128,
                                     .threads = 1,
                                     .n_extractors = 10,
                                     .side = 500,
-                                    .rounds = 9};
+                                    .rounds = 9,
+                                    .frozen_width = 1.0};
     const struct command *command = argc > 1 ? find_command(argv[1]) : NULL;
     if (!command || !parse(argc, argv, &options)) {
         (void)fputs(USAGE, stderr);

@@ -46,7 +46,7 @@ static enum der_status fill_defaults(struct der_ctx *ctx, struct der_train_optio
     if (!o->network)
         o->network = "resnet18-cifar";
     if (!o->backend)
-        o->backend = backend_default();
+        o->backend = backend_list()[0]->name;
     if (o->width == 0.0)
         o->width = 1.0;
     if (o->batch == 0)

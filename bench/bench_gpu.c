@@ -1,5 +1,5 @@
 /*
- * One iteration of DER at step t, on data that is already where the back end computes: t - 1 frozen
+ * What bench/cuda_torch.py times: one iteration of DER at step t on data that is on the device, t - 1 frozen
  * extractors, one that is trained, main and auxiliary loss, with --masks also channel masks and their
  * sparsity loss.
  *
@@ -20,7 +20,7 @@ enum { MAX_FROZEN = 64, CLASSES_PER_STEP = 10, MAX_LAYERS = 128, LINE_CHARS = 64
 enum { SCALAR_LR, SCALAR_MASK_LR, SCALAR_ONE, SCALAR_LAMBDA, SCALAR_S, N_SCALARS };
 enum { LOSS_MAIN, LOSS_AUXILIARY, LOSS_SPARSITY, N_LOSSES };
 
-struct der_step {
+struct gpu_step {
     struct backend *be;
     const struct bench_options *options;
     struct extractor *frozen[MAX_FROZEN];
@@ -46,7 +46,7 @@ static struct span span_at(struct buffer *buffer, int64_t element)
     return (struct span){.buffer = buffer, .offset = (size_t)element * sizeof(float)};
 }
 
-static enum der_status add_extractor(struct der_step *s, double width, uint32_t stream,
+static enum der_status add_extractor(struct gpu_step *s, double width, uint32_t stream,
                                      struct extractor **out)
 {
     struct resnet_spec spec;
@@ -57,14 +57,14 @@ static enum der_status add_extractor(struct der_step *s, double width, uint32_t 
     return param_set_init((*out)->params, s->be->ctx->seed, stream);
 }
 
-static enum der_status add_set(struct der_step *s, struct param_set *set, uint32_t stream)
+static enum der_status add_set(struct gpu_step *s, struct param_set *set, uint32_t stream)
 {
     TRY(param_set_allocate(set, s->be));
     TRY(param_set_init(set, s->be->ctx->seed, stream));
     return param_set_thaw(set);
 }
 
-static enum der_status add_heads(struct der_step *s)
+static enum der_status add_heads(struct gpu_step *s)
 {
     int index;
     int64_t dim = resnet_feature_dim(&s->trained->spec);
@@ -87,7 +87,7 @@ static enum der_status add_heads(struct der_step *s)
     return add_set(s, s->masks, 101);
 }
 
-static enum der_status describe_masks(struct der_step *s, struct graph *g, struct ids *ids, int *m)
+static enum der_status describe_masks(struct gpu_step *s, struct graph *g, struct ids *ids, int *m)
 {
     const struct resnet_spec *spec = &s->trained->spec;
     int n = resnet_mask_count(spec);
@@ -100,7 +100,7 @@ static enum der_status describe_masks(struct der_step *s, struct graph *g, struc
                                &ids->loss[LOSS_SPARSITY]);
 }
 
-static enum der_status describe_losses(struct der_step *s, struct graph *g, struct ids *ids,
+static enum der_status describe_losses(struct gpu_step *s, struct graph *g, struct ids *ids,
                                        int feature)
 {
     int one = ids->scalar[SCALAR_ONE];
@@ -118,7 +118,7 @@ static enum der_status describe_losses(struct der_step *s, struct graph *g, stru
     return graph_softmax_xent(g, logits, ids->labels, one, &auxiliary, &ids->loss[LOSS_AUXILIARY]);
 }
 
-static enum der_status describe_updates(struct der_step *s, struct graph *g, struct ids *ids)
+static enum der_status describe_updates(struct gpu_step *s, struct graph *g, struct ids *ids)
 {
     const struct sgd_attr sgd = {
         .momentum = 0.9f, .decay = 5e-4f, .gain = 1.0f, .low = -INFINITY, .high = INFINITY};
@@ -135,7 +135,7 @@ static enum der_status describe_updates(struct der_step *s, struct graph *g, str
                       &mask_sgd);
 }
 
-static enum der_status describe(struct der_step *s, struct graph *g, struct ids *ids)
+static enum der_status describe(struct gpu_step *s, struct graph *g, struct ids *ids)
 {
     static const char *const names[N_SCALARS] = {"lr", "mask_lr", "one", "lambda_s", "s"};
     int batch = s->options->batch;
@@ -159,7 +159,7 @@ static enum der_status describe(struct der_step *s, struct graph *g, struct ids 
     return describe_updates(s, g, ids);
 }
 
-static enum der_status bind_all(struct der_step *s, const struct ids *ids)
+static enum der_status bind_all(struct gpu_step *s, const struct ids *ids)
 {
     struct program *p = s->program;
     TRY(params_bind(&ids->net, p));
@@ -178,7 +178,7 @@ static enum der_status bind_all(struct der_step *s, const struct ids *ids)
     return DER_OK;
 }
 
-static enum der_status compile(struct der_step *s)
+static enum der_status compile(struct gpu_step *s)
 {
     struct ids ids = {.image = NO_VALUE};
     for (int i = 0; i < N_SCALARS; i++)
@@ -199,7 +199,7 @@ static enum der_status compile(struct der_step *s)
     return status;
 }
 
-static enum der_status make_sequence(struct der_step *s)
+static enum der_status make_sequence(struct gpu_step *s)
 {
     struct sequence_item items[MAX_FROZEN + 1];
     int64_t col = 0;
@@ -216,7 +216,7 @@ static enum der_status make_sequence(struct der_step *s)
     return sequence_new(s->be, items, s->n_frozen + 1, &s->sequence);
 }
 
-static enum der_status step_init(struct der_step *s, struct der_ctx *ctx,
+static enum der_status step_init(struct gpu_step *s, struct der_ctx *ctx,
                                  const struct bench_options *o)
 {
     const struct backend_options options = {.precision = o->precision};
@@ -245,7 +245,7 @@ static enum der_status step_init(struct der_step *s, struct der_ctx *ctx,
     return make_sequence(s);
 }
 
-static void step_fini(struct der_step *s)
+static void step_fini(struct gpu_step *s)
 {
     sequence_free(s->sequence);
     program_free(s->program);
@@ -263,7 +263,7 @@ static void step_fini(struct der_step *s)
 
 /* Reading the loss waits for the last iteration; the one before the clock starts, for what is left of
  * earlier ones. */
-static enum der_status run(struct der_step *s, long count)
+static enum der_status run(struct gpu_step *s, long count)
 {
     float losses[N_LOSSES];
     TRY(buffer_read(s->losses, 0, losses, sizeof losses));
@@ -276,12 +276,12 @@ static enum der_status run(struct der_step *s, long count)
     return DER_OK;
 }
 
-enum der_status bench_der(struct der_ctx *ctx, const struct bench_options *options)
+enum der_status bench_gpu(struct der_ctx *ctx, const struct bench_options *options)
 {
     if (options->n_extractors < 1 || options->n_extractors > MAX_FROZEN + 1)
         return ctx_fail(ctx, DER_ARG, "%d extractors, want 1 to %d", options->n_extractors,
                         MAX_FROZEN + 1);
-    struct der_step *s = mem_zalloc(&ctx->mem, 1, sizeof *s);
+    struct gpu_step *s = mem_zalloc(&ctx->mem, 1, sizeof *s);
     if (!s)
         return ctx_nomem(ctx);
     double since = bench_clock();
