@@ -74,7 +74,7 @@ struct experiment_options api_experiment(struct der_train_options *o)
         .data = o->data,
         .class_list = o->class_list,
         .out = o->out,
-        .backend = o->backend ? o->backend : backend_list()[0]->name,
+        .backend = o->backend ? o->backend : backend_default(),
         .backend_options = {.precision = precision_of(o->precision),
                             .deterministic = o->deterministic},
         .bad_images = o->bad_images == DER_BAD_IMAGES_SKIP ? BAD_IMAGES_SKIP : BAD_IMAGES_STOP,
