@@ -19,7 +19,7 @@
  */
 #include "core/rng.h"
 #include "data/defaults.h"
-#include "train/supervised.h"
+#include "support/supervised.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -105,8 +105,8 @@ enum der_status config_apply(struct der_ctx *ctx, struct config *config,
     struct config changed = *config;
     for (int rank = RANK_METHOD; rank < RANK_END; rank++) {
         for (int i = 0; i < n; i++) {
-            const struct setting *setting;
-            const char *value;
+            const struct setting *setting = NULL;
+            const char *value = NULL;
             TRY(split(ctx, assignments[i], &setting, &value));
             if ((int)setting->rank == rank)
                 TRY(set(ctx, setting, value, &changed));

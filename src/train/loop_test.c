@@ -3,9 +3,9 @@
  * stops when told to or when numbers run away, and repeats itself to the byte.
  */
 #include "data/order.h"
+#include "support/supervised.h"
 #include "support/test_backend.h"
 #include "support/test_ctx.h"
-#include "train/supervised.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /*
- * Plain supervised training: one extractor, one linear head, cross-entropy. The joint bound and
- * fine-tuning are this; so is the first look at a data set.
+ * Plain supervised training: one extractor, one linear head, cross-entropy. The least that the training loop
+ * can be tried on, by its tests and beside PyTorch (bench/curve_main.c).
  */
-#ifndef TRAIN_SUPERVISED_H
-#define TRAIN_SUPERVISED_H
+#ifndef SUPPORT_SUPERVISED_H
+#define SUPPORT_SUPERVISED_H
 
 #include "train/assembly.h"
 #include "train/evaluate.h"

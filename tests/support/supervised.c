@@ -1,4 +1,4 @@
-#include "train/supervised.h"
+#include "support/supervised.h"
 
 #include <math.h>
 
