@@ -6,6 +6,7 @@
  *     der_bench der  [--extractors N] [--part step|train|frozen] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
+ *     der_bench gpu  [--precision f32|tf32|bf16] [--extractors N] [--frozen-width X] [--masks]
  */
 #include "bench.h"
 
@@ -18,14 +19,16 @@ static const char USAGE[] =
     "                                      [--width X] [--backend NAME] [--extractors N]\n"
     "                                      [--part step|train|frozen]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
-    "                        [--threads N]\n";
+    "                        [--threads N]\n"
+    "       der_bench gpu [--precision f32|tf32|bf16] [--extractors N] [--frozen-width X] "
+    "[--masks]\n";
 
 static const struct command {
     const char *name;
     enum der_status (*run)(struct der_ctx *ctx, const struct bench_options *options);
 } COMMANDS[] = {
     {"net", bench_net},         {"step", bench_step},     {"der", bench_der},
-    {"augment", bench_augment}, {"loader", bench_loader},
+    {"augment", bench_augment}, {"loader", bench_loader}, {"gpu", bench_gpu},
 };
 
 static const struct command *find_command(const char *name)
@@ -36,12 +39,23 @@ static const struct command *find_command(const char *name)
     return NULL;
 }
 
+static enum precision precision_of(const char *name)
+{
+    if (strcmp(name, "bf16") == 0)
+        return PRECISION_BF16;
+    return strcmp(name, "tf32") == 0 ? PRECISION_TF32 : PRECISION_F32;
+}
+
 /* False when an argument is not understood. */
 static bool parse(int argc, char **argv, struct bench_options *o)
 {
     for (int i = 2; i < argc; i++) {
         if (strcmp(argv[i], "--infer") == 0) {
             o->training = false;
+            continue;
+        }
+        if (strcmp(argv[i], "--masks") == 0) {
+            o->masks = true;
             continue;
         }
         if (i + 1 == argc)
@@ -68,6 +82,10 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->side = number;
         else if (strcmp(argv[i - 1], "--rounds") == 0)
             o->rounds = number;
+        else if (strcmp(argv[i - 1], "--frozen-width") == 0)
+            o->frozen_width = strtod(value, NULL);
+        else if (strcmp(argv[i - 1], "--precision") == 0)
+            o->precision = precision_of(value);
         else
             return false;
     }
@@ -85,7 +103,8 @@ int main(int argc, char **argv)
                                     .n_extractors = 10,
                                     .part = "step",
                                     .side = 500,
-                                    .rounds = 9};
+                                    .rounds = 9,
+                                    .frozen_width = 1.0};
     const struct command *command = argc > 1 ? find_command(argv[1]) : NULL;
     if (!command || !parse(argc, argv, &options)) {
         (void)fputs(USAGE, stderr);

@@ -1,10 +1,11 @@
 # The library: every src/<room>/*.c except *_test.c, one object library per room, so that vendor
 # headers and flags reach the room that needs them and no other.
-set(der_rooms core json graph backend/ref backend/cpu nn model data train metrics config io store
-              report dist method experiment api)
+set(der_rooms core json graph backend/ref backend/cpu backend/cuda nn model data train metrics config
+              io store report dist method experiment api)
 set(der_back_ends)
 set(room_targets)
 set(cpu_built FALSE)
+set(cuda_built FALSE)
 set(generated_dir ${CMAKE_CURRENT_BINARY_DIR}/generated)
 
 # der_room_sources(ROOM OUT): the sources of a room without its tests.
@@ -16,7 +17,8 @@ endfunction()
 
 foreach(room IN LISTS der_rooms)
     der_room_sources(${room} sources)
-    if(NOT sources OR (room STREQUAL "backend/cpu" AND NOT dnnl_found))
+    if(NOT sources OR (room STREQUAL "backend/cpu" AND NOT dnnl_found) OR
+       (room STREQUAL "backend/cuda" AND NOT cuda_usable))
         continue()
     endif()
     string(REPLACE "/" "_" target room_${room})
@@ -41,6 +43,24 @@ if(TARGET room_backend_cpu)
     else()
         target_compile_options(room_backend_cpu PRIVATE -Wno-unknown-pragmas)
     endif()
+endif()
+
+if(TARGET room_backend_cuda)
+    set(cuda_built TRUE)
+    target_include_directories(room_backend_cuda SYSTEM PRIVATE
+                               ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR})
+    target_compile_definitions(room_backend_cuda PRIVATE
+                               CUDA_LIBRARY_DIR="${CUDAToolkit_LIBRARY_DIR}")
+    # The kernels are a target of their own: der_flags are for C.
+    file(GLOB kernel_sources CONFIGURE_DEPENDS src/backend/cuda/kernels/*.cu)
+    add_library(room_backend_cuda_kernels OBJECT ${kernel_sources})
+    target_include_directories(room_backend_cuda_kernels PRIVATE src)
+    target_compile_options(room_backend_cuda_kernels PRIVATE
+                           -Xcompiler=-Wall,-Wextra,-fno-exceptions,-fno-rtti)
+    if(DER_WERROR)
+        target_compile_options(room_backend_cuda_kernels PRIVATE -Werror=all-warnings)
+    endif()
+    list(APPEND room_targets room_backend_cuda_kernels)
 endif()
 
 # Formats that the room data can read, and their libraries.
@@ -68,23 +88,32 @@ if(cpu_built)
     endif()
 endif()
 
+if(cuda_built)
+    target_link_libraries(der_link INTERFACE CUDA::cudart_static ${CMAKE_DL_LIBS})
+endif()
+
 set(room_objects)
 foreach(target IN LISTS room_targets)
     list(APPEND room_objects $<TARGET_OBJECTS:${target}>)
 endforeach()
 
 add_library(der SHARED ${room_objects})
-set_target_properties(der PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+set_target_properties(der PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+                      LINKER_LANGUAGE C)
 target_include_directories(der INTERFACE include)
 target_link_libraries(der PRIVATE der_link)
 if(NOT DER_SANITIZE)
     target_link_options(der PRIVATE -Wl,--no-undefined)
+endif()
+if(cuda_built)
+    target_link_options(der PRIVATE -Wl,--exclude-libs,libcudart_static.a)
 endif()
 
 add_library(der_static STATIC EXCLUDE_FROM_ALL ${room_objects})
 target_include_directories(der_static INTERFACE include src ${generated_dir}
                                                 ${CJSON_INCLUDE_DIR})
 target_link_libraries(der_static PUBLIC der_link)
+set_target_properties(der_static PROPERTIES LINKER_LANGUAGE C)
 
 # der_build.h: what api/ shows as der_build_info(), graph/registry.c and data/ decide on.
 # Defined to 0 or 1, never left out, so that -Wundef catches a spelling mistake.
@@ -98,6 +127,10 @@ if(cpu_built)
         set(DER_HAVE_OPENMP 1)
         set(DER_BUILD_OPENMP ${OpenMP_C_VERSION})
     endif()
+endif()
+if(cuda_built)
+    set(DER_HAVE_CUDA 1)
+    set(DER_BUILD_CUDA "${CUDAToolkit_VERSION}, cuDNN ${cudnn_version}")
 endif()
 string(REPLACE ";" ", " DER_BUILD_BACK_ENDS "${der_back_ends}")
 string(REPLACE ";" ", " DER_BUILD_FORMATS "${data_formats}")

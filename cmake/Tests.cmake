@@ -23,6 +23,7 @@ function(der_group file out)
     get_filename_component(folder ${path} DIRECTORY)
     string(REGEX REPLACE "^(src|tests)/" "" folder ${folder})
     string(REPLACE "/" "-" folder ${folder})
+    string(REGEX REPLACE "^backend-cuda$" "cuda" folder ${folder})
     set(${out} ${folder} PARENT_SCOPE)
 endfunction()
 
@@ -48,6 +49,9 @@ file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS src/*_test.c tests/*_test.c)
 if(NOT cpu_built)
     list(FILTER test_sources EXCLUDE REGEX "/src/backend/cpu/")
 endif()
+if(NOT cuda_built)
+    list(FILTER test_sources EXCLUDE REGEX "/src/backend/cuda/")
+endif()
 if(DER_FUZZ)
     set(test_sources) # a build for the fuzz targets alone
 endif()
@@ -56,8 +60,24 @@ foreach(file IN LISTS test_sources)
     add_executable(${name} ${file})
     target_link_libraries(${name} PRIVATE der_test_support)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY tests)
+    if(file MATCHES "/src/backend/cuda/")
+        target_include_directories(${name} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS}
+                                   ${CUDNN_INCLUDE_DIR})
+    endif()
     der_register(${name} ${file} $<TARGET_FILE:${name}>)
 endforeach()
+
+# The group cuda: what every back end must pass, once more on the GPU. Skipped where there is none.
+if(cuda_built AND NOT DER_FUZZ)
+    foreach(name parity_test parity_graph_test engine_test threads_test extractor_test prune_test
+                 golden_ops_test golden_block_test golden_net_test golden_der_test)
+        set(file ${test_sources})
+        list(FILTER file INCLUDE REGEX "/${name}\\.c$")
+        der_register(cuda_${name} ${file} $<TARGET_FILE:${name}>)
+        set_tests_properties(cuda_${name} PROPERTIES LABELS cuda)
+        set_property(TEST cuda_${name} APPEND PROPERTY ENVIRONMENT "DER_TEST_BACKENDS=cuda")
+    endforeach()
+endif()
 
 # Scripts get the program and the library under test in their environment.
 file(GLOB test_scripts CONFIGURE_DEPENDS tests/*/t[0-9]*.sh)

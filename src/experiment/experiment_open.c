@@ -150,7 +150,7 @@ static enum der_status open_metrics(struct experiment *x)
 enum der_status experiment_open(struct experiment *x)
 {
     if (!x->options.backend)
-        x->options.backend = backend_list()[0]->name;
+        x->options.backend = backend_default();
     TRY(config_check(x->ctx, &x->options.config));
     TRY(open_data(x));
     TRY(open_classes(x));

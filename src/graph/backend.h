@@ -79,6 +79,8 @@ struct sequence {
 
 struct backend_ops {
     const char *name;
+    /* Whether this machine has what it needs (a GPU and its driver); NULL: every machine has. */
+    bool (*is_usable)(void);
 
     NODISCARD enum der_status (*open)(struct der_ctx *ctx, const struct backend_options *options,
                                       struct backend **out);
@@ -134,6 +136,11 @@ NODISCARD enum der_status sequence_run(struct sequence *sequence);
 
 /* Back ends of this build, ending with NULL; the names `backend_open` takes. */
 const struct backend_ops *const *backend_list(void);
+
+bool backend_is_usable(const struct backend_ops *ops);
+
+/* Name of the fastest back end of this build that this machine can use. */
+const char *backend_default(void);
 
 /* ---- helpers that back ends share ------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 #include "method/learner.h"
 #include "store/exemplar_file.h"
 #include "support/scratch.h"
+#include "support/test_backend.h"
 #include "support/test_ctx.h"
 
 #include <stdio.h>
@@ -65,7 +66,7 @@ static int set_up(void **state)
     static struct fixture f;
     f = (struct fixture){.ctx = test_ctx_new(1)};
     scratch_init(&f.scratch);
-    assert_ok(f.ctx, backend_open(f.ctx, backend_list()[0]->name, NULL, &f.be));
+    assert_ok(f.ctx, backend_open(f.ctx, test_backend(), NULL, &f.be));
     assert_ok(f.ctx, incremental_new(f.ctx, &f.no_tests));
     open_data(&f);
     f.options = (struct learner_options){.set = f.set,

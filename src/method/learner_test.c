@@ -5,6 +5,7 @@
 #include "config/preset.h"
 #include "data/defaults.h"
 #include "method/probe.h"
+#include "support/test_backend.h"
 #include "support/test_ctx.h"
 
 enum { STEPS = 2, PER_STEP = 2, CLASSES = STEPS * PER_STEP, SIZE = 16 };
@@ -43,7 +44,7 @@ static int setup(void **state)
     const int32_t natural[CLASSES] = {0, 1, 2, 3};
     struct resnet_spec spec;
     f = (struct fixture){.ctx = test_ctx_new(1)};
-    assert_ok(f.ctx, backend_open(f.ctx, backend_list()[0]->name, NULL, &f.be));
+    assert_ok(f.ctx, backend_open(f.ctx, test_backend(), NULL, &f.be));
     assert_ok(f.ctx,
               dataset_open(f.ctx, "synth:classes=4,train=100,test=40,size=16,seed=1", &f.set));
     assert_ok(f.ctx, order_from_array(f.ctx, "test", natural, CLASSES, &f.order));

@@ -4,6 +4,7 @@
  */
 #include "core/rng.h"
 #include "model/extractor.h"
+#include "support/test_backend.h"
 #include "support/tensor_check.h"
 #include "support/test_ctx.h"
 
@@ -190,7 +191,7 @@ static void test_folded_programs_equal_the_plain_network(void **state)
     (void)state;
     static const char *const networks[] = {"resnet18-cifar", "resnet32", "resnet18",
                                            "resnet18-3x3"};
-    for (const struct backend_ops *const *ops = backend_list(); *ops; ops++) {
+    for (const struct backend_ops *const *ops = test_backends(); *ops; ops++) {
         struct der_ctx *ctx = test_ctx_new(2);
         struct backend *be;
         assert_ok(ctx, backend_open(ctx, (*ops)->name, NULL, &be));
@@ -229,7 +230,7 @@ static void test_folded_programs_equal_the_plain_network(void **state)
 static void test_frozen_programs_are_reused_as_the_matrix_grows(void **state)
 {
     (void)state;
-    for (const struct backend_ops *const *ops = backend_list(); *ops; ops++) {
+    for (const struct backend_ops *const *ops = test_backends(); *ops; ops++) {
         struct der_ctx *ctx = test_ctx_new(2);
         struct backend *be;
         assert_ok(ctx, backend_open(ctx, (*ops)->name, NULL, &be));

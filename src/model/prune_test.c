@@ -5,6 +5,7 @@
 #include "core/rng.h"
 #include "model/extractor.h"
 #include "model/prune.h"
+#include "support/test_backend.h"
 #include "support/tensor_check.h"
 #include "support/test_ctx.h"
 
@@ -180,7 +181,7 @@ static void test_pruned_equals_masked_for_all_networks(void **state)
     (void)state;
     static const double shares[] = {0.7, 0.4,
                                     0.0}; /* with 0 every mask falls back on one channel */
-    for (const struct backend_ops *const *be = backend_list(); *be; be++)
+    for (const struct backend_ops *const *be = test_backends(); *be; be++)
         for (int net = 0; net < 4; net++)
             for (int i = 0; i < 3; i++) {
                 struct fixture f;

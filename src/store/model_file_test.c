@@ -5,6 +5,7 @@
 #include "store/model_file.h"
 
 #include "support/scratch.h"
+#include "support/test_backend.h"
 #include "support/test_ctx.h"
 
 #include <stdio.h>
@@ -60,7 +61,7 @@ static int set_up(void **state)
     static struct fixture f;
     int index;
     f = (struct fixture){.ctx = test_ctx_new(1)};
-    assert_ok(f.ctx, backend_open(f.ctx, backend_list()[0]->name, NULL, &f.be));
+    assert_ok(f.ctx, backend_open(f.ctx, test_backend(), NULL, &f.be));
     scratch_init(&f.scratch);
     f.model.ctx = f.ctx;
     add_extractor(&f, RESNET_STEM_3X3, 4);

@@ -4,6 +4,7 @@
  */
 #include "data/order.h"
 #include "support/supervised.h"
+#include "support/test_backend.h"
 #include "support/test_ctx.h"
 
 #include <math.h>
@@ -24,7 +25,7 @@ static int setup(void **state)
 {
     static struct fixture f;
     f = (struct fixture){.ctx = test_ctx_new(2)};
-    assert_ok(f.ctx, backend_open(f.ctx, backend_list()[0]->name, NULL, &f.be));
+    assert_ok(f.ctx, backend_open(f.ctx, test_backend(), NULL, &f.be));
     assert_ok(f.ctx,
               dataset_open(f.ctx, "synth:classes=4,train=25,test=20,size=16,seed=1", &f.set));
     const int32_t natural[CLASSES] = {0, 1, 2, 3};

@@ -7,6 +7,7 @@
 #include "config/override.h"
 #include "config/preset.h"
 #include "experiment/experiment.h"
+#include "support/test_backend.h"
 #include "support/test_ctx.h"
 
 enum { THREADS = 1 }; /* for kernels this small two threads wait more than they work */
@@ -23,7 +24,7 @@ static struct experiment_summary learn(enum method method, int max_steps, const 
 {
     struct der_ctx *ctx = test_ctx_new(THREADS);
     struct experiment_options options = {.data = "synth:classes=6,train=100,test=40,size=16,seed=1",
-                                         .backend = backend_list()[0]->name,
+                                         .backend = test_backend(),
                                          .loader_threads = 1,
                                          .max_steps = max_steps};
     struct experiment_summary summary;
@@ -83,7 +84,7 @@ static void test_measurements_on_request_are_there(void **state)
     (void)state;
     struct der_ctx *ctx = test_ctx_new(THREADS);
     struct experiment_options options = {.data = "synth:classes=6,train=100,test=40,size=16,seed=1",
-                                         .backend = backend_list()[0]->name,
+                                         .backend = test_backend(),
                                          .loader_threads = 1,
                                          .max_steps = 2,
                                          .measure = MEASURE_REPRESENTATION | MEASURE_TRANSFER |

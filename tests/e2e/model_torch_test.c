@@ -8,6 +8,7 @@
 #include "experiment/experiment.h"
 #include "store/model_file.h"
 #include "support/scratch.h"
+#include "support/test_backend.h"
 #include "support/test_ctx.h"
 
 #include <stdio.h>
@@ -102,7 +103,7 @@ static void test_pytorch_computes_the_same_logits(void **state)
     for (int i = 0; i < 4; i++)
         (void)snprintf(path[i], sizeof path[i], "%s", scratch_path(&scratch, names[i]));
     train(ctx, path[0]);
-    assert_ok(ctx, backend_open(ctx, backend_list()[0]->name, NULL, &be));
+    assert_ok(ctx, backend_open(ctx, test_backend(), NULL, &be));
     assert_ok(ctx, model_load(be, NULL, path[1], &model));
     assert_int_equal(model->n_extractors, 2);
     assert_int_equal(model->info.n_classes, CLASSES);

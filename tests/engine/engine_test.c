@@ -3,6 +3,7 @@
  * the same on all back ends, it repeats itself to the byte, it allocates nothing while it runs, and it
  * survives every allocation that fails.
  */
+#include "support/test_backend.h"
 #include "support/rig.h"
 #include "support/test_ctx.h"
 
@@ -36,7 +37,7 @@ static void run_steps(struct rig *rig, int n, float losses[][N_LOSSES])
 static void test_losses_fall_on_every_back_end(void **state)
 {
     (void)state;
-    for (const struct backend_ops *const *be = backend_list(); *be; be++) {
+    for (const struct backend_ops *const *be = test_backends(); *be; be++) {
         struct der_ctx *ctx = test_ctx_new(2);
         struct rig *rig = open_rig(ctx, SMALL, (*be)->name);
         enum { LONG = 30 };
@@ -74,7 +75,7 @@ static void test_back_ends_agree_over_ten_steps(void **state)
     struct rig *rig = open_rig(ctx, SMALL, "ref");
     run_steps(rig, STEPS, expected);
     rig_close(rig);
-    for (const struct backend_ops *const *be = backend_list(); *be; be++) {
+    for (const struct backend_ops *const *be = test_backends(); *be; be++) {
         float losses[STEPS][N_LOSSES];
         rig = open_rig(ctx, SMALL, (*be)->name);
         run_steps(rig, STEPS, losses);
@@ -87,7 +88,7 @@ static void test_back_ends_agree_over_ten_steps(void **state)
 static void test_fusion_changes_nothing_but_rounding(void **state)
 {
     (void)state;
-    for (const struct backend_ops *const *be = backend_list(); *be; be++) {
+    for (const struct backend_ops *const *be = test_backends(); *be; be++) {
         struct der_ctx *ctx = test_ctx_new(2);
         struct rig_options plain = SMALL;
         plain.fuse = false;
@@ -127,7 +128,7 @@ static void test_same_seed_and_threads_give_the_same_bytes(void **state)
     wide.batch = 6;
     wide.size = 16;
     wide.n_frozen = 1;
-    for (const struct backend_ops *const *be = backend_list(); *be; be++) {
+    for (const struct backend_ops *const *be = test_backends(); *be; be++) {
         bool is_ref = strcmp((*be)->name, "ref") == 0; /* slow, and knows no threads */
         const struct rig_options *options = is_ref ? &SMALL : &wide;
         for (int threads = 1; threads <= (is_ref ? 1 : 3); threads++) {
@@ -141,7 +142,7 @@ static void test_same_seed_and_threads_give_the_same_bytes(void **state)
 static void test_a_training_step_allocates_nothing(void **state)
 {
     (void)state;
-    for (const struct backend_ops *const *be = backend_list(); *be; be++) {
+    for (const struct backend_ops *const *be = test_backends(); *be; be++) {
         struct der_ctx *ctx = test_ctx_new(2);
         struct rig *rig = open_rig(ctx, SMALL, (*be)->name);
         float losses[STEPS][N_LOSSES];
@@ -158,7 +159,7 @@ static void test_a_training_step_allocates_nothing(void **state)
 static void test_every_failing_allocation_is_reported_and_leaks_nothing(void **state)
 {
     (void)state;
-    for (const struct backend_ops *const *be = backend_list(); *be; be++) {
+    for (const struct backend_ops *const *be = test_backends(); *be; be++) {
         struct der_ctx *ctx = test_ctx_new(1);
         struct rig_options tiny = SMALL;
         tiny.backend = (*be)->name;

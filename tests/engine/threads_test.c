@@ -2,6 +2,7 @@
  * Two contexts at work in two threads do not know of each other.
  */
 /* labels: tsan */
+#include "support/test_backend.h"
 #include "support/rig.h"
 #include "support/test_ctx.h"
 
@@ -52,7 +53,7 @@ static void *work(void *argument)
 static void test_two_contexts_in_two_threads_work_as_if_alone(void **state)
 {
     (void)state;
-    for (const struct backend_ops *const *be = backend_list(); *be; be++) {
+    for (const struct backend_ops *const *be = test_backends(); *be; be++) {
         struct worker alone = {.backend = (*be)->name};
         work(&alone);
         assert_int_equal(alone.status, DER_OK);

@@ -7,6 +7,7 @@
 #include "method/head.h"
 #include "method/masks.h"
 #include "method/objective.h"
+#include "support/test_backend.h"
 #include "support/golden_net.h"
 #include "support/test_ctx.h"
 
@@ -193,7 +194,7 @@ static void check_iteration(const struct step *step, int number)
 static void test_soft_then_hard_iterations_agree_with_pytorch(void **state)
 {
     (void)state;
-    for (const struct backend_ops *const *ops = backend_list(); *ops; ops++) {
+    for (const struct backend_ops *const *ops = test_backends(); *ops; ops++) {
         struct step step;
         step_init(&step, *ops);
         for (int number = 0; number < N_ITERATIONS; number++) {

@@ -3,6 +3,7 @@
  * channel masks, fused and not; outputs, all gradients (the input's and the masks' too) and the
  * running statistics.
  */
+#include "support/test_backend.h"
 #include "support/golden_file.h"
 #include "support/golden_run.h"
 #include "support/test_ctx.h"
@@ -159,7 +160,7 @@ static void test_block(void **state)
     int stride;
     (void)snprintf(key, sizeof key, "block %s", name);
     assert_int_equal(sscanf(golden_text(file, key), "stride=%d", &stride), 1);
-    for (const struct backend_ops *const *ops = backend_list(); *ops; ops++) {
+    for (const struct backend_ops *const *ops = test_backends(); *ops; ops++) {
         run_block(file, name, stride, false, *ops);
         run_block(file, name, stride, true, *ops);
     }

@@ -3,6 +3,7 @@
  * side in one matrix, main and auxiliary classifier, sparsity loss, compensated mask gradient, one
  * update of the weights and one of the masks.
  */
+#include "support/test_backend.h"
 #include "support/golden_net.h"
 #include "support/test_ctx.h"
 
@@ -249,14 +250,14 @@ static void check_der(const struct backend_ops *ops, bool fuse)
 static void test_three_iterations_of_der_agree_with_pytorch(void **state)
 {
     (void)state;
-    for (const struct backend_ops *const *ops = backend_list(); *ops; ops++)
+    for (const struct backend_ops *const *ops = test_backends(); *ops; ops++)
         check_der(*ops, false);
 }
 
 static void test_fused_iterations_of_der_agree_with_pytorch(void **state)
 {
     (void)state;
-    for (const struct backend_ops *const *ops = backend_list(); *ops; ops++)
+    for (const struct backend_ops *const *ops = test_backends(); *ops; ops++)
         check_der(*ops, true);
 }
 

@@ -3,6 +3,7 @@
  * training pass (fused and not), the eval-mode output that follows (folded and not), and the losses
  * of ten SGD steps.
  */
+#include "support/test_backend.h"
 #include "support/golden_net.h"
 #include "support/test_ctx.h"
 
@@ -172,7 +173,7 @@ static void check_network(const char *name, const struct backend_ops *ops, int f
 
 static void test_network(void **state)
 {
-    for (const struct backend_ops *const *ops = backend_list(); *ops; ops++) {
+    for (const struct backend_ops *const *ops = test_backends(); *ops; ops++) {
         check_network(*state, *ops, 0);
         check_network(*state, *ops, MODE_FUSE);
     }
@@ -200,7 +201,7 @@ static void check_steps(const char *name, const struct backend_ops *ops)
 
 static void test_sgd_steps(void **state)
 {
-    for (const struct backend_ops *const *ops = backend_list(); *ops; ops++)
+    for (const struct backend_ops *const *ops = test_backends(); *ops; ops++)
         check_steps(*state, *ops);
 }
 

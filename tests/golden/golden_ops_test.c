@@ -6,6 +6,7 @@
  * which is turned into exactly these nodes. Every operand is external, so that the ops meet dense
  * memory; the layouts inside a network are the business of golden_net_test.c.
  */
+#include "support/test_backend.h"
 #include "support/golden_file.h"
 #include "support/golden_run.h"
 #include "support/test_ctx.h"
@@ -315,7 +316,7 @@ static void test_cases(void **state)
             strncmp(name, family, strlen(family)) != 0)
             continue;
         n++;
-        for (const struct backend_ops *const *ops = backend_list(); *ops; ops++)
+        for (const struct backend_ops *const *ops = test_backends(); *ops; ops++)
             run_case(file, name, file->notes[i].text, *ops);
     }
     assert_int_not_equal(n, 0);

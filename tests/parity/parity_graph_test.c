@@ -4,6 +4,7 @@
  * Differences of single ops (see parity_test.c) pass through a dozen layers and two updates on
  * their way here, hence 1e-8.
  */
+#include "support/test_backend.h"
 #include "support/tensor_check.h"
 #include "support/test_ctx.h"
 #include "support/test_net.h"
@@ -82,7 +83,7 @@ static void compare_everywhere(struct test_net_options options, const char *what
     options.sgd = true;
     options.fuse = false;
     trained_init(&expected, "ref", &options);
-    for (const struct backend_ops *const *ops = backend_list(); *ops; ops++)
+    for (const struct backend_ops *const *ops = test_backends(); *ops; ops++)
         for (int fuse = 0; fuse < 2; fuse++) {
             struct trained actual;
             options.fuse = fuse;
@@ -141,7 +142,7 @@ static void test_fusing_leaves_no_separate_masks_sums_and_relus(void **state)
 static void test_training_steps_allocate_nothing(void **state)
 {
     (void)state;
-    for (const struct backend_ops *const *ops = backend_list(); *ops; ops++) {
+    for (const struct backend_ops *const *ops = test_backends(); *ops; ops++) {
         struct trained t;
         trained_init(
             &t, (*ops)->name,

@@ -4,6 +4,7 @@
  * The tolerance is on the normalised mean squared error. Direct f32 kernels stay below 1e-13,
  * Winograd convolutions below 1e-11; 1e-10 leaves room for both and hides no real error.
  */
+#include "support/test_backend.h"
 #include "support/cases.h"
 #include "support/tensor_check.h"
 #include "support/test_ctx.h"
@@ -65,7 +66,7 @@ static void compare_back_ends(void *user, const struct op_case *c)
 static void for_each_back_end(void (*test)(struct parity *parity, enum op op), enum op op)
 {
     int n_others = 0;
-    for (const struct backend_ops *const *ops = backend_list(); *ops; ops++) {
+    for (const struct backend_ops *const *ops = test_backends(); *ops; ops++) {
         if (strcmp((*ops)->name, "ref") == 0)
             continue;
         struct parity parity = {.ctx = test_ctx_new(TEST_THREADS)};

@@ -183,7 +183,8 @@ static enum der_status make_sequence(struct rig *rig)
 static enum der_status build(struct rig *rig)
 {
     const struct rig_options *o = &rig->options;
-    TRY(backend_open(rig->ctx, o->backend, NULL, &rig->be));
+    const struct backend_options options = {.precision = o->precision};
+    TRY(backend_open(rig->ctx, o->backend, &options, &rig->be));
     for (int i = 0; i < o->n_frozen; i++) {
         TRY(add_extractor(rig, (uint32_t)i, &rig->frozen[i]));
         rig->n_frozen = i + 1;

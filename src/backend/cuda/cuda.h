@@ -1,0 +1,269 @@
+/*
+ * Inside the cuda back end: the back end, compiled programs, their steps.
+ *
+ * Compiling turns every node into one step. Images live inside a program as [n, h, w, channels] with
+ * the channels in eights, in f32 or bf16; what the caller sees stays dense f32, so images of the
+ * caller have a copy inside that is read in before their first use and written out after each
+ * change. All memory of a program is one block with fixed addresses, which is what lets a whole
+ * sequence be captured once and replayed.
+ */
+#ifndef CUDA_H
+#define CUDA_H
+
+#include "backend/cuda/cudnn_graph.h"
+#include "graph/backend.h"
+
+enum { CUDA_SIDE_STREAMS = 12 }; /* for programs that may run side by side */
+
+/* Streams that the steps of one program are spread over; see cuda_lanes.c. */
+enum cuda_lane { LANE_MAIN, LANE_BRANCH, LANE_SINK, N_LANES };
+
+struct cuda_backend {
+    struct backend base;
+    struct cuda_libs libs;
+    int device;
+    enum precision precision;
+    bool deterministic;
+    enum cuda_type type; /* of images inside programs */
+    cudaStream_t stream;
+    cudaStream_t side[CUDA_SIDE_STREAMS];
+    cudaEvent_t fork, join[CUDA_SIDE_STREAMS];
+    cudaStream_t
+        lane[N_LANES]; /* beside `stream`, for a program that runs alone; [LANE_MAIN] unused */
+    cudaEvent_t order;
+    struct dnn *dnn;
+    cublasLtHandle_t gemm;
+};
+
+/* Where a value is, and how it is laid out. */
+struct cuda_value {
+    struct slot slot; /* name, shape, and for external values the binding */
+    enum value_kind kind;
+    int owner;      /* alias: value whose memory this is */
+    int64_t col;    /* alias: first column within it */
+    bool image;     /* channels last, padded */
+    int64_t stored; /* images: channels with padding */
+    size_t offset;  /* into the program's block: temporaries, copies of the caller's images */
+    char *data;     /* address of what kernels see, once resolved */
+    char *outside;  /* images of the caller: address of the original, once resolved */
+    int64_t pitch;  /* matrices: elements from one row to the next, once resolved */
+};
+
+enum { DERIVED_SOURCES = 5 }; /* weights, gamma, beta, mean, var */
+
+/* Weights as convolutions want them, perhaps with a batch norm folded in. */
+struct cuda_derived {
+    int source[DERIVED_SOURCES]; /* value ids; NO_VALUE past the first unless folded */
+    struct cuda_weights shape;   /* sizes; pointers are filled in when addresses are known */
+    bool inside;                 /* a source is computed by the program itself */
+    int position;                /* in the table */
+    size_t offset;               /* of the weights in the program's block */
+    size_t bias_offset;          /* folded */
+};
+
+/* A convolution and everything round it. The step's scratch holds the gradient of weights as
+ * [k, r, s, c], before it is written out, and cuDNN's workspace. */
+struct cuda_conv {
+    struct cuda_conv_shape shape;
+    const struct dnn_plan *plan; /* NULL: own kernels */
+    bool fused;                  /* CONV2D_AFFINE: the plan does all of it */
+    bool stem;                   /* the kernel for pictures does it */
+    int derived;                 /* index; -1 for CONV2D_D_WEIGHTS */
+    enum cuda_type grad_type;    /* CONV2D_D_WEIGHTS: of the gradient as it is computed */
+};
+
+struct cuda_gemm; /* cuda_gemm.c */
+struct cuda_program;
+struct cuda_step;
+
+struct cuda_step {
+    enum der_status (*run)(struct cuda_program *p, const struct cuda_step *step,
+                           cudaStream_t stream);
+    struct node node;       /* operand lists in the program's arena */
+    struct cuda_conv *conv; /* convolutions; in the arena */
+    struct cuda_gemm *gemm; /* matrix products; in the arena */
+    size_t scratch;         /* offset into the program's block */
+    size_t scratch_bytes;
+    size_t counters; /* index of the first of the step's counters */
+    size_t table;    /* offset of the step's table among the program's tables */
+    size_t table_bytes;
+    int *import; /* [n_import] images of the caller to be read in before; in the arena */
+    int *export; /* [n_export] and to be written out after */
+    int n_import, n_export;
+    enum cuda_lane lane;
+    unsigned waits; /* bit set of the lanes that it waits for */
+    int last_step; /* of other lanes: the step where the main lane waits, or n_steps; else its own */
+};
+
+struct cuda_program {
+    struct program base;
+    struct arena arena;
+    struct cuda_value *values; /* [n_values] */
+    int n_values;
+    struct cuda_step *steps; /* [n_steps] */
+    int n_steps;
+    struct cuda_derived *derived; /* [n_derived] */
+    int n_derived;
+    int n_derived_outside; /* whose sources come from outside; first in the table */
+    int64_t derived_rows;  /* the most that one of them has */
+    size_t derived_table;  /* offset among the tables */
+    bool derived_fresh;    /* derived_sum means something */
+    uint64_t derived_sum;  /* versions of all sources, at the last refresh */
+    char *block;           /* device memory: temporaries and scratch, derived weights, tables */
+    size_t derived_offset, tables_offset, counters_offset;
+    size_t derived_bytes, tables_bytes, n_counters;
+    char *tables; /* host side of the tables; in the arena */
+    bool resolved;
+    uint64_t epoch; /* moves whenever addresses have changed */
+};
+
+static inline struct cuda_backend *cuda_of(const struct cuda_program *p)
+{
+    return (struct cuda_backend *)p->base.be;
+}
+
+/* ---- cuda_open.c -------------------------------------------------------------------------------- */
+
+/* Turns what a CUDA call returned into a status, with a sentence about what was tried. */
+NODISCARD enum der_status cuda_check(struct der_ctx *ctx, cudaError_t error, const char *what);
+/* Makes the back end's device the thread's current one. */
+NODISCARD enum der_status cuda_enter(const struct cuda_backend *cuda);
+
+/* ---- cuda_memory.c ------------------------------------------------------------------------------ */
+
+/* Zero-filled device memory; DER_NOMEM says how much was wanted and how much is free. */
+NODISCARD enum der_status cuda_alloc(struct cuda_backend *cuda, size_t bytes, void **out);
+NODISCARD enum der_status cuda_buffer_new(struct backend *be, size_t bytes, struct buffer **out);
+void cuda_buffer_free(struct backend *be, struct buffer *buffer);
+NODISCARD enum der_status cuda_write(struct backend *be, struct buffer *dst, size_t offset,
+                                     const void *host, size_t bytes);
+NODISCARD enum der_status cuda_read(struct backend *be, const struct buffer *src, size_t offset,
+                                    void *host, size_t bytes);
+NODISCARD enum der_status cuda_sync(struct backend *be);
+
+/* ---- cuda_plan.c -------------------------------------------------------------------------------- */
+
+NODISCARD enum der_status cuda_compile(struct backend *be, const struct graph *g,
+                                       struct program **out);
+void cuda_program_free(struct backend *be, struct program *program);
+
+/* ---- cuda_layout.c ------------------------------------------------------------------------------ */
+
+/* Which values are images; the other arrays of rank 4 are weights. image: [n_values]. */
+void cuda_layout_choose(const struct graph *g, bool *image);
+bool cuda_is_conv(enum op op);
+
+/* ---- cuda_run.c --------------------------------------------------------------------------------- */
+
+NODISCARD enum der_status cuda_bind(struct backend *be, struct program *program, int value,
+                                    struct span span);
+/* Addresses, tables and matrix products for the current bindings. */
+NODISCARD enum der_status cuda_resolve(struct cuda_program *p);
+/* All steps of a program on one stream. */
+NODISCARD enum der_status cuda_enqueue(struct cuda_program *p, cudaStream_t stream);
+/* Steps [first, end) on the back end's stream and its lanes; the last ones wait for all lanes. */
+NODISCARD enum der_status cuda_enqueue_lanes(struct cuda_program *p, int first, int end);
+
+/* ---- cuda_lanes.c ------------------------------------------------------------------------------- */
+
+/* The graph's nodes in the order in which they are to run. nodes: [n_nodes]. */
+void cuda_lanes_order(const struct graph *g, struct node *nodes);
+/* Lanes, what waits for what, and how long memory has to stay. */
+void cuda_lanes_plan(struct cuda_program *p);
+
+/* ---- cuda_capture.c ----------------------------------------------------------------------------- */
+
+NODISCARD enum der_status cuda_run(struct backend *be, struct sequence *sequence);
+void cuda_sequence_drop(struct backend *be, struct sequence *sequence);
+
+/* ---- cuda_steps.c: steps that are neither convolution nor matrix product ---------------------------- */
+
+NODISCARD enum der_status cuda_step_init(struct cuda_program *p, struct cuda_step *step);
+/* Fills in the step's table for the current addresses. */
+void cuda_step_table(struct cuda_program *p, struct cuda_step *step);
+
+/* ---- cuda_conv.c -------------------------------------------------------------------------------- */
+
+NODISCARD enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step);
+/* True when a convolution reads the caller's picture itself, so that no copy inside is needed. */
+bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *node);
+
+/* ---- cuda_derive.c ------------------------------------------------------------------------------ */
+
+/* Index of the derived weights of a convolution; earlier ones are shared where they agree. */
+NODISCARD enum der_status cuda_derived_find(struct cuda_program *p, const struct cuda_step *step,
+                                            int *out);
+/* Orders the table, once all are known. */
+void cuda_derived_finish(struct cuda_program *p);
+void cuda_derived_table(struct cuda_program *p);
+/* Launches: all whose sources come from outside, or a single one. */
+NODISCARD enum der_status cuda_derived_refresh(struct cuda_program *p, cudaStream_t stream);
+NODISCARD enum der_status cuda_derived_refresh_one(struct cuda_program *p, int index,
+                                                   cudaStream_t stream);
+/* True, with the versions noted, when a source has changed since the last time. */
+bool cuda_derived_is_stale(struct cuda_program *p);
+
+/* ---- cuda_gemm.c -------------------------------------------------------------------------------- */
+
+NODISCARD enum der_status cuda_gemm_init(struct cuda_program *p, struct cuda_step *step);
+/* Chooses an algorithm for the current pitches. */
+NODISCARD enum der_status cuda_gemm_resolve(struct cuda_program *p, struct cuda_step *step);
+
+/* ---- operands of a step, while it runs ---------------------------------------------------------- */
+
+static inline struct cuda_value *step_in(const struct cuda_program *p, const struct cuda_step *step,
+                                         int position)
+{
+    int id = node_in(&step->node, position);
+    return id == NO_VALUE ? NULL : &p->values[id];
+}
+
+static inline struct cuda_value *step_out(const struct cuda_program *p,
+                                          const struct cuda_step *step, int position)
+{
+    int id = node_out(&step->node, position);
+    return id == NO_VALUE ? NULL : &p->values[id];
+}
+
+static inline void *value_data(const struct cuda_value *value)
+{
+    return value ? value->data : NULL;
+}
+
+static inline enum cuda_type value_type(const struct cuda_program *p,
+                                        const struct cuda_value *value)
+{
+    if (value->slot.dtype == DTYPE_I32)
+        return CUDA_I32;
+    return value->image ? cuda_of(p)->type : CUDA_F32;
+}
+
+/* Any value by rows: pixels of an image, rows of a matrix, all of anything else as one. */
+struct cuda_rows value_rows(const struct cuda_program *p, const struct cuda_value *value);
+
+static inline char *step_scratch(const struct cuda_program *p, const struct cuda_step *step)
+{
+    return p->block + step->scratch;
+}
+
+static inline unsigned *step_counters(const struct cuda_program *p, const struct cuda_step *step)
+{
+    return (unsigned *)(void *)(p->block + p->counters_offset) + step->counters;
+}
+
+static inline size_t cuda_aligned(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* Channels with padding. In bf16 whole tiles of 16, 32 or a multiple of 64 channels run so much faster
+ * that the zeros cost nothing (docs/BENCHMARKS.md); the stem's few stay few. */
+static inline int64_t cuda_padded(enum cuda_type type, int64_t channels)
+{
+    int64_t unit = CUDA_CHANNELS;
+    if (type == CUDA_BF16 && channels > 8)
+        unit = channels > 32 ? 64 : channels > 16 ? 32 : 16;
+    return (channels + unit - 1) / unit * unit;
+}
+
+#endif

@@ -1,0 +1,304 @@
+/*
+ * Convolutions: cuDNN where it has an engine, own kernels where it has none.
+ */
+#include "backend/cuda/cuda.h"
+
+/* Values of a convolution node by what they are to the forward pass. */
+struct operands {
+    int src, weights, dst;
+};
+
+static struct operands operands_of(const struct node *node)
+{
+    switch (node->op) {
+    case OP_CONV2D_D_SRC:
+        return (struct operands){node->out[0], node->in[CONV_D_SRC_WEIGHTS],
+                                 node->in[CONV_D_SRC_D_DST]};
+    case OP_CONV2D_D_WEIGHTS:
+        return (struct operands){node->in[CONV_D_WEIGHTS_SRC], node->out[0],
+                                 node->in[CONV_D_WEIGHTS_D_DST]};
+    case OP_CONV2D_AFFINE:
+        return (struct operands){node->in[AFFINE_SRC], node->in[AFFINE_WEIGHTS], node->out[0]};
+    default:
+        return (struct operands){node->in[CONV_SRC], node->in[CONV_WEIGHTS], node->out[0]};
+    }
+}
+
+static struct cuda_conv_shape shape_of(const struct cuda_program *p, const struct node *node)
+{
+    const struct operands at = operands_of(node);
+    const int64_t *src = p->values[at.src].slot.shape.dim;
+    const int64_t *weights = p->values[at.weights].slot.shape.dim;
+    const int64_t *dst = p->values[at.dst].slot.shape.dim;
+    return (struct cuda_conv_shape){.n = src[0],
+                                    .c = p->values[at.src].stored,
+                                    .h = src[2],
+                                    .w = src[3],
+                                    .k = p->values[at.dst].stored,
+                                    .r = weights[2],
+                                    .s = weights[3],
+                                    .out_h = dst[2],
+                                    .out_w = dst[3],
+                                    .stride = node->attr.conv.stride,
+                                    .pad = node->attr.conv.pad,
+                                    .type = cuda_of(p)->type};
+}
+
+bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *node)
+{
+    if (cuda_of(p)->type != CUDA_BF16 || !cuda_is_conv(node->op) || node->op == OP_CONV2D_D_SRC)
+        return false;
+    const struct cuda_conv_shape shape = shape_of(p, node);
+    const struct cuda_value *src = &p->values[operands_of(node).src];
+    return src->slot.is_external && shape.r == 3 && shape.s == 3 && shape.stride == 1 &&
+           shape.pad == 1 && cuda_stem_serves(src->slot.shape.dim[1], shape.k) &&
+           (node->op != OP_CONV2D_AFFINE || node_in(node, AFFINE_RESIDUAL) == NO_VALUE);
+}
+
+static struct cuda_stem stem_of(const struct cuda_program *p, const struct cuda_step *step)
+{
+    const struct cuda_value *src = &p->values[operands_of(&step->node).src];
+    const int64_t *dim = src->slot.shape.dim;
+    return (struct cuda_stem){.image = (const float *)(void *)src->outside,
+                              .n = dim[0],
+                              .c = dim[1],
+                              .h = dim[2],
+                              .w = dim[3],
+                              .k = step->conv->shape.k};
+}
+
+/* ---- running ------------------------------------------------------------------------------------ */
+
+static char *derived_at(const struct cuda_program *p, size_t offset)
+{
+    return p->block + p->derived_offset + offset;
+}
+
+static enum der_status run_plan(struct cuda_program *p, const struct cuda_step *step,
+                                struct dnn_pointers pointers, size_t workspace, cudaStream_t stream)
+{
+    pointers.workspace = step_scratch(p, step) + workspace;
+    return dnn_run(cuda_of(p)->dnn, step->conv->plan, &pointers, stream);
+}
+
+/* Weights that the program computes itself are new here. */
+static enum der_status prepare_weights(struct cuda_program *p, const struct cuda_step *step,
+                                       cudaStream_t stream)
+{
+    if (!p->derived[step->conv->derived].inside)
+        return DER_OK;
+    return cuda_derived_refresh_one(p, step->conv->derived, stream);
+}
+
+static enum der_status run_forward(struct cuda_program *p, const struct cuda_step *step,
+                                   cudaStream_t stream)
+{
+    const struct cuda_conv *conv = step->conv;
+    const struct cuda_derived *derived = &p->derived[conv->derived];
+    const struct operands at = operands_of(&step->node);
+    void *src = p->values[at.src].data;
+    void *weights = derived_at(p, derived->offset);
+    void *dst = p->values[at.dst].data;
+    TRY(prepare_weights(p, step, stream));
+    if (!conv->plan)
+        return cuda_check(p->base.be->ctx, cuda_conv(&conv->shape, dst, src, weights, stream),
+                          "a convolution");
+    struct dnn_pointers pointers = {.image = src, .weights = weights, .result = dst};
+    if (conv->fused) {
+        pointers.bias = (const float *)(void *)derived_at(p, derived->bias_offset);
+        pointers.residual = value_data(step_in(p, step, AFFINE_RESIDUAL));
+    }
+    return run_plan(p, step, pointers, 0, stream);
+}
+
+static enum der_status run_stem(struct cuda_program *p, const struct cuda_step *step,
+                                cudaStream_t stream)
+{
+    const struct cuda_derived *derived = &p->derived[step->conv->derived];
+    const struct cuda_stem stem = stem_of(p, step);
+    const bool is_affine = step->node.op == OP_CONV2D_AFFINE;
+    const float *bias = (const float *)(void *)derived_at(p, derived->bias_offset);
+    TRY(prepare_weights(p, step, stream));
+    return cuda_check(p->base.be->ctx,
+                      cuda_stem(&stem, step_out(p, step, 0)->data, derived_at(p, derived->offset),
+                                is_affine ? bias : NULL, is_affine && step->node.attr.conv.relu,
+                                stream),
+                      "the first convolution");
+}
+
+static enum der_status run_stem_d_weights(struct cuda_program *p, const struct cuda_step *step,
+                                          cudaStream_t stream)
+{
+    const struct cuda_stem stem = stem_of(p, step);
+    const struct cuda_value *d_weights = step_out(p, step, 0);
+    return cuda_check(p->base.be->ctx,
+                      cuda_stem_d_weights(&stem, (float *)(void *)d_weights->data,
+                                          d_weights->slot.shape.dim[0],
+                                          step_in(p, step, CONV_D_WEIGHTS_D_DST)->data,
+                                          step_scratch(p, step), stream),
+                      "the gradient of the first weights");
+}
+
+static enum der_status run_affine(struct cuda_program *p, const struct cuda_step *step,
+                                  cudaStream_t stream)
+{
+    TRY(run_forward(p, step, stream));
+    if (step->conv->fused)
+        return DER_OK;
+    const struct cuda_derived *derived = &p->derived[step->conv->derived];
+    const struct cuda_rows dst = value_rows(p, step_out(p, step, 0));
+    return cuda_check(p->base.be->ctx,
+                      cuda_epilogue(dst, dst,
+                                    (const float *)(void *)derived_at(p, derived->bias_offset),
+                                    value_rows(p, step_in(p, step, AFFINE_RESIDUAL)),
+                                    step->node.attr.conv.relu, stream),
+                      "what follows a convolution");
+}
+
+static enum der_status run_d_src(struct cuda_program *p, const struct cuda_step *step,
+                                 cudaStream_t stream)
+{
+    const struct cuda_conv *conv = step->conv;
+    const struct operands at = operands_of(&step->node);
+    void *weights = derived_at(p, p->derived[conv->derived].offset);
+    TRY(prepare_weights(p, step, stream));
+    if (!conv->plan)
+        return cuda_check(p->base.be->ctx,
+                          cuda_conv_d_src(&conv->shape, p->values[at.src].data,
+                                          p->values[at.dst].data, weights, stream),
+                          "the gradient of a convolution");
+    const struct dnn_pointers pointers = {
+        .image = p->values[at.src].data, .weights = weights, .result = p->values[at.dst].data};
+    return run_plan(p, step, pointers, 0, stream);
+}
+
+static size_t stage_bytes(const struct cuda_conv *conv)
+{
+    const struct cuda_conv_shape *s = &conv->shape;
+    return cuda_aligned((size_t)(s->k * s->r * s->s * s->c) *
+                        (conv->grad_type == CUDA_BF16 ? 2 : 4));
+}
+
+static enum der_status run_d_weights(struct cuda_program *p, const struct cuda_step *step,
+                                     cudaStream_t stream)
+{
+    const struct cuda_conv *conv = step->conv;
+    const struct operands at = operands_of(&step->node);
+    struct der_ctx *ctx = p->base.be->ctx;
+    char *stage = step_scratch(p, step);
+    void *src = p->values[at.src].data;
+    void *d_dst = p->values[at.dst].data;
+    if (conv->plan) {
+        const struct dnn_pointers pointers = {.image = src, .weights = stage, .result = d_dst};
+        TRY(run_plan(p, step, pointers, stage_bytes(conv), stream));
+    } else {
+        TRY(cuda_check(
+            ctx, cuda_conv_d_weights(&conv->shape, (float *)(void *)stage, src, d_dst, stream),
+            "the gradient of weights"));
+    }
+    const struct cuda_value *d_weights = &p->values[at.weights];
+    const int64_t *dim = d_weights->slot.shape.dim;
+    const struct cuda_weights sizes = {
+        .k = dim[0], .c = dim[1], .area = dim[2] * dim[3], .c_stored = conv->shape.c};
+    return cuda_check(ctx,
+                      cuda_export_weights((float *)(void *)d_weights->data, stage, conv->grad_type,
+                                          &sizes, stream),
+                      "writing a gradient out");
+}
+
+enum { WHOLE_TILE = 32 }; /* channels */
+
+/* ---- planning ----------------------------------------------------------------------------------- */
+
+/* The convolution of a node as cuDNN is asked for it. */
+static struct dnn_conv request(const struct cuda_program *p, const struct cuda_step *step)
+{
+    struct dnn_conv conv = {.shape = step->conv->shape,
+                            .tensor_cores = cuda_of(p)->precision != PRECISION_F32,
+                            .deterministic = true};
+    if (step->node.op == OP_CONV2D_D_SRC)
+        conv.pass = DNN_D_SRC;
+    if (step->node.op == OP_CONV2D_D_WEIGHTS)
+        conv.pass = DNN_D_WEIGHTS;
+    return conv;
+}
+
+/* In f32 the epilogue is left to our own kernel, which rounds as the contract says, and for few channels
+ * because the two together are faster. */
+static enum der_status plan_affine(struct cuda_program *p, struct cuda_step *step)
+{
+    struct dnn_conv conv = request(p, step);
+    struct dnn *dnn = cuda_of(p)->dnn;
+    if (conv.tensor_cores && conv.shape.c % WHOLE_TILE == 0) {
+        conv.bias = true;
+        conv.residual = node_in(&step->node, AFFINE_RESIDUAL) != NO_VALUE;
+        conv.relu = step->node.attr.conv.relu;
+        TRY(dnn_find(dnn, &conv, &step->conv->plan));
+        step->conv->fused = step->conv->plan != NULL;
+        conv.bias = conv.residual = conv.relu = false;
+    }
+    return step->conv->fused ? DER_OK : dnn_find(dnn, &conv, &step->conv->plan);
+}
+
+/* Gradients of weights have the type of the images: the one engine that gives f32 from bf16 images is
+ * up to twenty times slower than the others. */
+static enum der_status plan_d_weights(struct cuda_program *p, struct cuda_step *step)
+{
+    struct dnn_conv conv = request(p, step);
+    conv.d_weights_type = cuda_of(p)->type;
+    TRY(dnn_find(cuda_of(p)->dnn, &conv, &step->conv->plan));
+    step->conv->grad_type = step->conv->plan ? conv.d_weights_type : CUDA_F32;
+    return DER_OK;
+}
+
+/* Plain passes: kernels made at run time are the faster ones for whole tiles of channels, but for the
+ * data gradient of strided layers and of narrow, large ones; see docs/BENCHMARKS.md. */
+static enum der_status plan_plain(struct cuda_program *p, struct cuda_step *step)
+{
+    struct dnn_conv conv = request(p, step);
+    struct dnn *dnn = cuda_of(p)->dnn;
+    const bool is_strided = conv.shape.stride > 1 && conv.shape.r > 1;
+    const bool is_narrow =
+        conv.shape.c % (2 * WHOLE_TILE) != 0 && conv.shape.h * conv.shape.w > 256;
+    if (conv.tensor_cores && conv.shape.c % WHOLE_TILE == 0 &&
+        (conv.pass == DNN_FORWARD || (!is_strided && !is_narrow))) {
+        conv.compiled = true;
+        TRY(dnn_find(dnn, &conv, &step->conv->plan));
+        conv.compiled = false;
+    }
+    return step->conv->plan ? DER_OK : dnn_find(dnn, &conv, &step->conv->plan);
+}
+
+enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
+{
+    step->conv = arena_zalloc(&p->arena, 1, sizeof *step->conv);
+    if (!step->conv)
+        return ctx_nomem(p->base.be->ctx);
+    struct cuda_conv *conv = step->conv;
+    conv->shape = shape_of(p, &step->node);
+    conv->derived = -1;
+    conv->stem = cuda_conv_reads_outside(p, &step->node);
+    if (conv->stem && step->node.op == OP_CONV2D_D_WEIGHTS) {
+        const struct cuda_stem stem = stem_of(p, step);
+        step->run = run_stem_d_weights;
+        step->scratch_bytes = cuda_stem_scratch(&stem);
+    } else if (conv->stem) {
+        step->run = run_stem;
+        TRY(cuda_derived_find(p, step, &conv->derived));
+    } else if (step->node.op == OP_CONV2D_D_WEIGHTS) {
+        step->run = run_d_weights;
+        TRY(plan_d_weights(p, step));
+        step->scratch_bytes = stage_bytes(conv);
+    } else {
+        TRY(cuda_derived_find(p, step, &conv->derived));
+        if (step->node.op == OP_CONV2D_AFFINE) {
+            step->run = run_affine;
+            TRY(plan_affine(p, step));
+        } else {
+            step->run = step->node.op == OP_CONV2D ? run_forward : run_d_src;
+            TRY(plan_plain(p, step));
+        }
+    }
+    step->scratch_bytes += conv->plan ? cuda_aligned(conv->plan->workspace) : 0;
+    return DER_OK;
+}

@@ -1,0 +1,78 @@
+/*
+ * Which arrays of rank 4 are images.
+ *
+ * Images have their channels last inside a program; weights of convolutions, their gradients and all
+ * else that an optimiser touches stay as the caller sees them. What meets one of those element by
+ * element (the sum of two shares of a gradient) is of its kind.
+ */
+#include "backend/cuda/cuda.h"
+
+bool cuda_is_conv(enum op op)
+{
+    return op == OP_CONV2D || op == OP_CONV2D_D_SRC || op == OP_CONV2D_D_WEIGHTS ||
+           op == OP_CONV2D_AFFINE;
+}
+
+static void mark(bool *image, int value)
+{
+    if (value != NO_VALUE)
+        image[value] = false;
+}
+
+/* Operands that are weights whatever else they meet. */
+static void mark_weights(const struct node *node, bool *image)
+{
+    switch (node->op) {
+    case OP_CONV2D:
+        mark(image, node->in[CONV_WEIGHTS]);
+        break;
+    case OP_CONV2D_D_SRC:
+        mark(image, node->in[CONV_D_SRC_WEIGHTS]);
+        break;
+    case OP_CONV2D_D_WEIGHTS:
+        mark(image, node->out[0]);
+        break;
+    case OP_CONV2D_AFFINE:
+        mark(image, node->in[AFFINE_WEIGHTS]);
+        break;
+    case OP_SGD:
+        for (int k = 0; k < node->n_in; k++)
+            mark(image, node->in[k]);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Element-by-element ops have operands of one kind; true when that changed anything. */
+static bool spread(const struct graph *g, const struct node *node, bool *image)
+{
+    bool weights = false;
+    bool changed = false;
+    if (node->op != OP_ADD && node->op != OP_RELU && node->op != OP_RELU_GRAD &&
+        node->op != OP_SCALE && node->op != OP_SCALE_GRAD)
+        return false;
+    for (int k = 0; k < node->n_in + node->n_out; k++) {
+        int value = k < node->n_in ? node->in[k] : node->out[k - node->n_in];
+        weights |= value != NO_VALUE && g->values[value].shape.rank == 4 && !image[value];
+    }
+    for (int k = 0; weights && k < node->n_in + node->n_out; k++) {
+        int value = k < node->n_in ? node->in[k] : node->out[k - node->n_in];
+        changed |= value != NO_VALUE && image[value];
+        mark(image, value);
+    }
+    return changed;
+}
+
+void cuda_layout_choose(const struct graph *g, bool *image)
+{
+    for (int v = 0; v < g->n_values; v++)
+        image[v] = g->values[v].shape.rank == 4;
+    for (int i = 0; i < g->n_nodes; i++)
+        mark_weights(&g->nodes[i], image);
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int i = 0; i < g->n_nodes; i++)
+            changed |= spread(g, &g->nodes[i], image);
+    }
+}

@@ -1,0 +1,93 @@
+/*
+ * Device memory. All copies go through the back end's one stream, so that they keep their order with
+ * the programs that run there.
+ */
+#include "backend/cuda/cuda.h"
+
+enum der_status cuda_alloc(struct cuda_backend *cuda, size_t bytes, void **out)
+{
+    struct der_ctx *ctx = cuda->base.ctx;
+    *out = NULL;
+    if (bytes == 0)
+        bytes = 1;
+    cudaError_t error = cudaMalloc(out, bytes);
+    if (error == cudaErrorMemoryAllocation) {
+        size_t free_bytes = 0;
+        size_t total = 0;
+        (void)cudaGetLastError();
+        (void)cudaMemGetInfo(&free_bytes, &total);
+        return ctx_fail(ctx, DER_NOMEM,
+                        "the GPU is out of memory: %zu MiB more are wanted, %zu of its %zu MiB are "
+                        "free; a smaller batch needs less",
+                        bytes >> 20, free_bytes >> 20, total >> 20);
+    }
+    TRY(cuda_check(ctx, error, "taking memory"));
+    enum der_status status =
+        cuda_check(ctx, cudaMemsetAsync(*out, 0, bytes, cuda->stream), "clearing memory");
+    if (status != DER_OK) {
+        (void)cudaFree(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+enum der_status cuda_buffer_new(struct backend *be, size_t bytes, struct buffer **out)
+{
+    struct cuda_backend *cuda = (struct cuda_backend *)be;
+    *out = NULL;
+    TRY(cuda_enter(cuda));
+    struct buffer *buffer = mem_zalloc(&be->ctx->mem, 1, sizeof *buffer);
+    if (!buffer)
+        return ctx_nomem(be->ctx);
+    *buffer = (struct buffer){.be = be, .bytes = bytes};
+    enum der_status status = cuda_alloc(cuda, bytes, &buffer->data);
+    if (status != DER_OK) {
+        mem_free(&be->ctx->mem, buffer);
+        return status;
+    }
+    *out = buffer;
+    return DER_OK;
+}
+
+/* cudaFree waits for the device, so nothing that still runs loses its memory. */
+void cuda_buffer_free(struct backend *be, struct buffer *buffer)
+{
+    (void)cudaSetDevice(((struct cuda_backend *)be)->device);
+    (void)cudaFree(buffer->data);
+    mem_free(&be->ctx->mem, buffer);
+}
+
+enum der_status cuda_write(struct backend *be, struct buffer *dst, size_t offset, const void *host,
+                           size_t bytes)
+{
+    struct cuda_backend *cuda = (struct cuda_backend *)be;
+    if (bytes == 0)
+        return DER_OK;
+    TRY(cuda_enter(cuda));
+    /* Pageable memory has been read when the call returns. */
+    return cuda_check(be->ctx,
+                      cudaMemcpyAsync((char *)dst->data + offset, host, bytes,
+                                      cudaMemcpyHostToDevice, cuda->stream),
+                      "copying to the GPU");
+}
+
+enum der_status cuda_read(struct backend *be, const struct buffer *src, size_t offset, void *host,
+                          size_t bytes)
+{
+    struct cuda_backend *cuda = (struct cuda_backend *)be;
+    if (bytes == 0)
+        return DER_OK;
+    TRY(cuda_enter(cuda));
+    TRY(cuda_check(be->ctx,
+                   cudaMemcpyAsync(host, (const char *)src->data + offset, bytes,
+                                   cudaMemcpyDeviceToHost, cuda->stream),
+                   "copying from the GPU"));
+    return cuda_sync(be);
+}
+
+enum der_status cuda_sync(struct backend *be)
+{
+    struct cuda_backend *cuda = (struct cuda_backend *)be;
+    TRY(cuda_enter(cuda));
+    return cuda_check(be->ctx, cudaStreamSynchronize(cuda->stream), "work on the GPU");
+}

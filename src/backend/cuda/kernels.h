@@ -1,0 +1,258 @@
+/*
+ * The kernels of the cuda back end: raw pointers, sizes and a stream in, a launch out.
+ *
+ * This is the only header of the project that nvcc reads; everything around the kernels is C.
+ * graph/op.h says what each of them computes. Sums have a fixed order, whatever the scheduler
+ * does: blocks write partial sums, and the block that finishes last adds them up.
+ *
+ * Images lie as [n, h, w, stored] with the channels rounded up to CUDA_CHANNELS; channels past the
+ * real ones are zeros and must stay zeros. To a kernel that works channel by channel an image is a
+ * matrix of n * h * w rows. Every function returns what the launch returned.
+ */
+#ifndef CUDA_KERNELS_H
+#define CUDA_KERNELS_H
+
+#include <cuda_runtime_api.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { CUDA_CHANNELS = 8 }; /* tensor cores want channels in eights; 16 bytes of bf16 */
+
+enum cuda_type { CUDA_F32, CUDA_BF16, CUDA_I32 };
+
+/* A matrix, an image by pixels, or a vector as one row. */
+struct cuda_rows {
+    void *data; /* NULL where an operand is absent */
+    int64_t rows;
+    int64_t cols;   /* numbers that count */
+    int64_t stored; /* columns that have memory and are written; past cols they are zeros */
+    int64_t pitch;  /* elements from one row to the next */
+    enum cuda_type type;
+};
+
+/* ---- norm.cu, norm_grad.cu ------------------------------------------------------------------ */
+
+struct cuda_bn {
+    struct cuda_rows src, residual, dst; /* residual may be absent */
+    const float *gamma, *beta;           /* [cols] */
+    float *running_mean, *running_var;   /* [cols]; written in training */
+    const float *mask;                   /* [cols] or NULL */
+    float *mean, *inv_std;               /* [cols], each may be NULL */
+    float eps, momentum;
+    bool training, relu;
+    void *scratch;      /* cuda_bn_scratch() bytes */
+    unsigned *counters; /* cuda_bn_counters() zeros, left as zeros */
+};
+cudaError_t cuda_bn(const struct cuda_bn *bn, cudaStream_t stream);
+
+struct cuda_bn_grad {
+    struct cuda_rows d_dst, d_dst2, src, dst; /* d_dst2 may be absent; dst: present with relu */
+    struct cuda_rows d_src, d_residual;       /* each may be absent */
+    const float *gamma, *beta, *mean, *inv_std;
+    const float *mask;                /* or NULL */
+    float *d_gamma, *d_beta, *d_mask; /* each may be NULL */
+    bool training, relu;
+    void *scratch;
+    unsigned *counters;
+};
+/* d_src may be the array of any image operand, d_residual that of d_dst, d_dst2 or dst; they must
+ * not be each other's. */
+cudaError_t cuda_bn_grad(const struct cuda_bn_grad *bn, cudaStream_t stream);
+
+size_t cuda_bn_scratch(int64_t rows, int64_t stored);
+size_t cuda_bn_counters(int64_t stored);
+
+/* ---- pointwise.cu: element by element, operands of equal rows and columns ---------------------- */
+
+enum { CUDA_ADD_MAX = 8 };
+
+cudaError_t cuda_relu(struct cuda_rows dst, struct cuda_rows src, cudaStream_t stream);
+cudaError_t cuda_relu_grad(struct cuda_rows d_src, struct cuda_rows d_dst, struct cuda_rows dst,
+                           cudaStream_t stream);
+/* dst = src[0] + ... + src[n - 1], 1 <= n <= CUDA_ADD_MAX; dst may be any of them. */
+cudaError_t cuda_add(struct cuda_rows dst, const struct cuda_rows *src, int n, cudaStream_t stream);
+cudaError_t cuda_scale(struct cuda_rows dst, struct cuda_rows src, const float *factor,
+                       cudaStream_t stream);
+/* d_src may be absent, d_factor NULL. */
+cudaError_t cuda_scale_grad(struct cuda_rows d_src, float *d_factor, struct cuda_rows d_dst,
+                            struct cuda_rows src, const float *factor, cudaStream_t stream);
+cudaError_t cuda_scale_channel(struct cuda_rows dst, struct cuda_rows src, const float *m,
+                               cudaStream_t stream);
+cudaError_t cuda_scale_channel_grad(struct cuda_rows d_src, float *d_m, struct cuda_rows d_dst,
+                                    struct cuda_rows src, const float *m, cudaStream_t stream);
+/* dst = relu?(src + bias + residual): what follows a convolution that no engine fuses. */
+cudaError_t cuda_epilogue(struct cuda_rows dst, struct cuda_rows src, const float *bias,
+                          struct cuda_rows residual, bool relu, cudaStream_t stream);
+
+/* ---- pool.cu -------------------------------------------------------------------------------- */
+
+struct cuda_pool {
+    int64_t n, h, w, out_h, out_w;
+    int64_t stored; /* channels of all arrays, padding included */
+    int kernel, stride, pad;
+    enum cuda_type type;
+};
+/* index [n, out_h, out_w, stored] may be NULL. */
+cudaError_t cuda_maxpool(const struct cuda_pool *pool, void *dst, int32_t *index, const void *src,
+                         cudaStream_t stream);
+cudaError_t cuda_maxpool_grad(const struct cuda_pool *pool, void *d_src, const void *d_dst,
+                              const int32_t *index, cudaStream_t stream);
+/* dst [n, c] f32 of any pitch; src an image of dst.rows * area pixels. */
+cudaError_t cuda_avgpool(struct cuda_rows dst, struct cuda_rows src, int64_t area,
+                         cudaStream_t stream);
+cudaError_t cuda_avgpool_grad(struct cuda_rows d_src, struct cuda_rows d_dst, int64_t area,
+                              cudaStream_t stream);
+
+/* ---- matrix.cu: f32 of any pitch ---------------------------------------------------------------- */
+
+cudaError_t cuda_l2norm(struct cuda_rows dst, float *inv_norm, struct cuda_rows src, float eps,
+                        cudaStream_t stream);
+cudaError_t cuda_l2norm_grad(struct cuda_rows d_src, struct cuda_rows d_dst, struct cuda_rows dst,
+                             const float *inv_norm, float eps, cudaStream_t stream);
+/* d_bias [cols] = sum of the rows. */
+cudaError_t cuda_bias_grad(float *d_bias, struct cuda_rows d_dst, cudaStream_t stream);
+
+/* Every row of dst = bias [cols]. */
+cudaError_t cuda_bias_rows(struct cuda_rows dst, const float *bias, cudaStream_t stream);
+
+/* ---- loss.cu -------------------------------------------------------------------------------- */
+
+struct cuda_loss {
+    struct cuda_rows logits;  /* scores of MARGIN_LOSS, a of COSINE_LOSS */
+    struct cuda_rows teacher; /* DISTILL, BCE (may be absent); b of COSINE_LOSS */
+    const int32_t *labels;    /* [rows] or NULL */
+    const float *weight;      /* [1] */
+    int64_t first, count, teacher_first, label_shift, n_old;
+    int top_k;
+    bool clamp_low;
+    float temperature, margin;
+    float *loss;               /* [1] */
+    struct cuda_rows d_logits; /* may be absent; every entry is written */
+    double *partial;           /* [rows] scratch */
+    unsigned *counter;         /* one zero, left as zero */
+};
+cudaError_t cuda_softmax_xent(const struct cuda_loss *loss, cudaStream_t stream);
+cudaError_t cuda_distill(const struct cuda_loss *loss, cudaStream_t stream);
+cudaError_t cuda_bce(const struct cuda_loss *loss, cudaStream_t stream);
+cudaError_t cuda_cosine_loss(const struct cuda_loss *loss, cudaStream_t stream);
+cudaError_t cuda_margin_loss(const struct cuda_loss *loss, cudaStream_t stream);
+cudaError_t cuda_rank(int32_t *rank, struct cuda_rows logits, const int32_t *labels, int64_t first,
+                      int64_t count, cudaStream_t stream);
+
+/* ---- mask.cu: all masks of an extractor at once; tables in device memory ------------------------- */
+
+struct cuda_mask {
+    const float *e;   /* gate: input; sparsity: the mask itself */
+    const float *d_m; /* gate gradient: input */
+    float *out;       /* m, d_e or d_m; may be NULL */
+    int64_t n;
+};
+
+struct cuda_sparsity_layer {
+    int in_mask, out_mask, kernel_area, in_channels;
+};
+
+cudaError_t cuda_mask_gate(const struct cuda_mask *masks, int n, const float *s, double floor,
+                           cudaStream_t stream);
+/* hat: with s_max, else exact. */
+cudaError_t cuda_mask_gate_grad(const struct cuda_mask *masks, int n, const float *s, bool hat,
+                                float s_max, cudaStream_t stream);
+/* sums: 2 n doubles of scratch. */
+cudaError_t cuda_mask_sparsity(const struct cuda_mask *masks, int n,
+                               const struct cuda_sparsity_layer *layers, int n_layers, double total,
+                               const float *weight, float *loss, double *sums, cudaStream_t stream);
+
+/* ---- sgd.cu: all parameters in one launch --------------------------------------------------------- */
+
+struct cuda_sgd_span {
+    float *p;
+    const float *g;
+    float *v;
+    int64_t count;
+    int64_t cols;                      /* of one row */
+    int64_t p_pitch, g_pitch, v_pitch; /* from row to row; all equal to cols when dense */
+    int64_t first_block;               /* blocks of all spans before it */
+};
+
+struct cuda_sgd {
+    const struct cuda_sgd_span *spans; /* [n], in device memory */
+    int n;
+    int64_t n_blocks; /* of all spans */
+    const float *lr;
+    float momentum, decay, gain, low, high;
+};
+cudaError_t cuda_sgd(const struct cuda_sgd *args, cudaStream_t stream);
+int64_t cuda_sgd_blocks(int64_t count);
+
+/* ---- layout.cu: between what the caller sees and what the kernels want ---------------------------- */
+
+struct cuda_image {
+    int64_t n, c, area;  /* area = h * w */
+    int64_t stored;      /* channels inside */
+    enum cuda_type type; /* inside */
+};
+/* [n, c, h, w] f32 (or i32) to [n, h, w, stored], zeros past c, and back. */
+cudaError_t cuda_import_image(void *dst, const void *src, const struct cuda_image *image,
+                              cudaStream_t stream);
+cudaError_t cuda_export_image(void *dst, const void *src, const struct cuda_image *image,
+                              cudaStream_t stream);
+
+/* Weights [k, c, area] f32 to [k_stored, area, c_stored], zeros past the end; with gamma a batch norm
+ * is folded in: row k times gamma / sqrt(var + eps), and bias [k_stored] = beta - mean * that. */
+struct cuda_weights {
+    const float *src;
+    void *dst;
+    const float *gamma, *beta, *mean, *var; /* NULL: nothing is folded */
+    float *bias;
+    int64_t k, c, area, k_stored, c_stored;
+    float eps;
+};
+/* weights: [n] in device memory; most_rows: the largest k_stored among them. */
+cudaError_t cuda_derive_weights(const struct cuda_weights *weights, int n, int64_t most_rows,
+                                enum cuda_type type, cudaStream_t stream);
+/* The way back, for gradients: src of `type`, dst [k, c, area] f32; only k, c, area, c_stored count. */
+cudaError_t cuda_export_weights(float *dst, const void *src, enum cuda_type type,
+                                const struct cuda_weights *weights, cudaStream_t stream);
+
+/* ---- conv.cu: any convolution, plainly; for what no engine of cuDNN serves ------------------------- */
+
+struct cuda_conv_shape {
+    int64_t n, c, h, w, k, r, s, out_h, out_w; /* c and k with padding */
+    int64_t stride, pad;
+    enum cuda_type type; /* of images and weights; sums are f32, f64 for f32 images */
+};
+/* Images as above, weights [k, r, s, c]; d_weights is f32. */
+cudaError_t cuda_conv(const struct cuda_conv_shape *shape, void *dst, const void *src,
+                      const void *weights, cudaStream_t stream);
+cudaError_t cuda_conv_d_src(const struct cuda_conv_shape *shape, void *d_src, const void *d_dst,
+                            const void *weights, cudaStream_t stream);
+cudaError_t cuda_conv_d_weights(const struct cuda_conv_shape *shape, float *d_weights,
+                                const void *src, const void *d_dst, cudaStream_t stream);
+
+/* ---- stem.cu: the first convolution, 3x3, stride 1, in bf16, from the caller's own picture --------- */
+
+struct cuda_stem {
+    const float *image; /* [n, c, h, w] */
+    int64_t n, c, h, w;
+    int64_t k; /* with padding */
+};
+bool cuda_stem_serves(int64_t c, int64_t k_stored);
+/* dst [n, h, w, k] = relu?(conv + bias), weights [k, 3, 3, 8] in bf16; bias [k] may be NULL. */
+cudaError_t cuda_stem(const struct cuda_stem *stem, void *dst, const void *weights,
+                      const float *bias, bool relu, cudaStream_t stream);
+/* d_weights [k, c, 3, 3] in f32, as the caller sees it; `k` without padding. */
+cudaError_t cuda_stem_d_weights(const struct cuda_stem *stem, float *d_weights, int64_t k,
+                                const void *d_dst, void *scratch, cudaStream_t stream);
+size_t cuda_stem_scratch(const struct cuda_stem *stem);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,78 @@
+/*
+ * Stochastic gradient descent with momentum and decay, over any number of parameters in one launch.
+ *
+ *   v = momentum v + (g + decay p);  p = clamp(p - lr gain v, low, high)
+ */
+#include "backend/cuda/kernels/device.cuh"
+
+enum { PER_THREAD = 16, PER_BLOCK = BLOCK_THREADS * PER_THREAD };
+
+__device__ static void update(const struct cuda_sgd &args, float step, float *p, float g, float *v)
+{
+    *v = fmaf(args.momentum, *v, fmaf(args.decay, *p, g));
+    const float next = fmaf(-step, *v, *p);
+    *p = next < args.low ? args.low : next > args.high ? args.high : next; /* NaN stays */
+}
+
+/* The span that a block works on: the last one that begins at or before it. */
+__device__ static int span_of(const struct cuda_sgd &args, int64_t block)
+{
+    int low = 0;
+    int high = args.n - 1;
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (args.spans[middle].first_block <= block)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+__device__ static bool is_wide(const struct cuda_sgd_span &span)
+{
+    const bool dense =
+        span.p_pitch == span.cols && span.g_pitch == span.cols && span.v_pitch == span.cols;
+    return dense && ((uintptr_t)span.p | (uintptr_t)span.g | (uintptr_t)span.v) % 16 == 0;
+}
+
+__global__ void sgd_kernel(const struct cuda_sgd args)
+{
+    const struct cuda_sgd_span span = args.spans[span_of(args, blockIdx.x)];
+    const float step = *args.lr * args.gain;
+    const int64_t first = (blockIdx.x - span.first_block) * PER_BLOCK;
+    const int64_t last = first + PER_BLOCK < span.count ? first + PER_BLOCK : span.count;
+    int64_t i = first;
+    if (is_wide(span)) {
+        const int64_t whole = first + (last - first) / 4 * 4;
+        for (int64_t at = first + 4 * threadIdx.x; at < whole; at += 4 * BLOCK_THREADS) {
+            float4 p = *(float4 *)(span.p + at);
+            const float4 g = *(const float4 *)(span.g + at);
+            float4 v = *(float4 *)(span.v + at);
+            update(args, step, &p.x, g.x, &v.x);
+            update(args, step, &p.y, g.y, &v.y);
+            update(args, step, &p.z, g.z, &v.z);
+            update(args, step, &p.w, g.w, &v.w);
+            *(float4 *)(span.p + at) = p;
+            *(float4 *)(span.v + at) = v;
+        }
+        i = whole;
+    }
+    for (i += threadIdx.x; i < last; i += BLOCK_THREADS) {
+        const int64_t row = i / span.cols;
+        const int64_t col = i % span.cols;
+        update(args, step, span.p + row * span.p_pitch + col, span.g[row * span.g_pitch + col],
+               span.v + row * span.v_pitch + col);
+    }
+}
+
+int64_t cuda_sgd_blocks(int64_t count)
+{
+    return (count + PER_BLOCK - 1) / PER_BLOCK;
+}
+
+cudaError_t cuda_sgd(const struct cuda_sgd *args, cudaStream_t stream)
+{
+    sgd_kernel<<<(unsigned)args->n_blocks, BLOCK_THREADS, 0, stream>>>(*args);
+    return cudaGetLastError();
+}

@@ -1,0 +1,35 @@
+#include "support/test_backend.h"
+
+#include "support/test_ctx.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BACKENDS_MAX = 8 };
+
+const struct backend_ops *const *test_backends(void)
+{
+    static const struct backend_ops *list[BACKENDS_MAX + 1];
+    const char *wanted = getenv("DER_TEST_BACKENDS");
+    int n = 0;
+    for (const struct backend_ops *const *ops = backend_list(); *ops && n < BACKENDS_MAX; ops++) {
+        bool asked = wanted ? strcmp(wanted, (*ops)->name) == 0 : !(*ops)->is_usable;
+        if (asked && backend_is_usable(*ops))
+            list[n++] = *ops;
+    }
+    list[n] = NULL;
+    if (n == 0) {
+        print_message("back end '%s' cannot be used here\n", wanted ? wanted : "");
+        skip();
+    }
+    return list;
+}
+
+const char *test_backend(void)
+{
+    const char *wanted = getenv("DER_TEST_BACKENDS");
+    const struct backend_ops *const *ops = backend_list();
+    while ((*ops)->is_usable) /* ref, the last, needs nothing special */
+        ops++;
+    return wanted ? wanted : (*ops)->name;
+}
