@@ -9,7 +9,8 @@ and herding, over the first steps of the paper's first class order, with the 170
 --epochs. OUT, a file, receives JSON lines: {"event": "epoch", ...} and, per step, {"event": "step",
 "step", "classes", "top1", "params", "features", "seconds"} with the names of a run's metrics.jsonl.
 
-Draws are PyTorch's own, not der's: bench/der_twin.py compares distributions, not numbers.
+Weights and masks start with der's own values for the seed: which masks begin open decides much of what is
+kept in the end, and would drown what is compared. All other draws are PyTorch's and numpy's.
 --images N limits every class to its first N training images, for a quick look.
 """
 import argparse
@@ -24,7 +25,8 @@ import torch
 from torch import nn
 import torch.nn.functional as F
 
-from curve_torch import BRIGHTNESS, MEAN, N_BLOCKS, PAD, SIZE, STD, WIDTHS, read_split
+from curve_torch import (BRIGHTNESS, MEAN, N_BLOCKS, PAD, SIZE, STD, WIDTHS, data_order,
+                         read_split)
 
 ORDER = [87, 0, 52, 58, 44, 91, 68, 97, 51, 15, 94, 92, 10, 72, 49, 78, 61, 14, 8, 86, 84, 96, 18, 24,
          32, 45, 88, 11, 4, 67, 69, 66, 77, 47, 79, 93, 29, 50, 57, 83, 17, 81, 41, 12, 37, 59, 25, 20,
@@ -35,6 +37,8 @@ LAMBDA_A, LAMBDA_S = 1.0, 0.75
 GAIN, S_MAX, CLAMP = 5.0, 400.0, 6.0
 TEMPERATURE, MEMORY = 5.0, 2000
 SOFT_FLOOR = 1e-20  # a soft mask is never 0: a ReLU behind it would keep the task's gradient away
+PARAMS_PER_LAYER = 5  # of der's parameter sets: weight, gamma, beta, mean, variance
+MODULES_PER_STEP, MASKS = 8, 3  # numbers of der's modules: F_1 is 0, the masks of step t (from 0) 8 t + 3
 HARD_SHARE = 0.55  # the hard phase begins at the first drop behind this share of the epochs
 
 
@@ -126,6 +130,21 @@ class Extractor(nn.Module):
 
 def full_width():
     return Extractor(WIDTHS, [w for w in WIDTHS for _ in range(N_BLOCKS)])
+
+
+def drawn(seed, purpose, module, index, shape):
+    values = data_order.init_normal(seed, purpose, module, index, int(np.prod(shape)))
+    return torch.tensor(values.reshape(shape), dtype=torch.float32)
+
+
+@torch.no_grad()
+def first_extractor(seed):
+    net = full_width()
+    for i, layer in enumerate(net.layers):
+        weight = layer.conv.weight
+        std = math.sqrt(2 / (weight.shape[0] * weight.shape[2] * weight.shape[3]))
+        weight.copy_(std * drawn(seed, data_order.RNG_INIT_WEIGHTS, 0, i * PARAMS_PER_LAYER, weight.shape))
+    return net
 
 
 # ---- masks -----------------------------------------------------------------------------------------
@@ -269,12 +288,14 @@ class Learner:
 
     def represent(self, items, n_new):
         schedule = Schedule(170, 10, [110, 130], self.args.epochs)
-        net = copy.deepcopy(self.last_full) if self.last_full else full_width()
+        net = copy.deepcopy(self.last_full) if self.last_full else first_extractor(self.args.seed)
         net = net.to(memory_format=torch.channels_last).train()
         old = sum(e.stream[-1] for e in self.extractors)
         head = new_head(self.n_classes + n_new, old + WIDTHS[-1])
         auxiliary = new_head(n_new + 1, WIDTHS[-1]) if self.step > 0 else None
-        masks = [nn.Parameter(torch.randn(w)) for w in net.stream + net.inner]
+        module = self.step * MODULES_PER_STEP + MASKS
+        masks = [nn.Parameter(drawn(self.args.seed, data_order.RNG_INIT_MASK, module, i, (w,)))
+                 for i, w in enumerate(net.stream + net.inner)]
         weights = list(net.parameters()) + list(head.parameters())
         weights += list(auxiliary.parameters()) if auxiliary else []
         optimizer = torch.optim.SGD([{"params": weights, "weight_decay": DECAY},

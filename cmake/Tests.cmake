@@ -4,6 +4,7 @@
 # folder for tests/<folder>. Further labels come from a line of the test file that reads
 # "/* labels: slow tsan */" ("# labels: slow" in a script):
 #   slow  only in `make test-slow`     tsan  also run under the thread sanitizer
+#   long  trains networks: left out where everything takes many times as long (asan)
 find_path(CMOCKA_INCLUDE_DIR cmocka.h REQUIRED)
 find_library(CMOCKA_LIBRARY cmocka REQUIRED)
 

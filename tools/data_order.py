@@ -1,11 +1,12 @@
-"""The random draws of the C library in Python: epoch orders and augmentation of a sample.
+"""The random draws of the C library in Python: epoch orders, augmentation of a sample, initial values.
 
 For golden values and for training the same network elsewhere on the same data in the same order.
-Written from the documentation in src/core/rng.h, src/data/sampler.c and src/data/augment.c.
+Written from the documentation in src/core/rng.h, src/data/sampler.c, src/data/augment.c and src/nn/init.c.
 """
 import numpy as np
 
-RNG_AUGMENT, RNG_SHUFFLE = 20, 21
+RNG_INIT_WEIGHTS, RNG_INIT_MASK, RNG_AUGMENT, RNG_SHUFFLE = 1, 3, 20, 21
+STREAM_TENSORS = 4096  # tensors of one module
 BLOCKS_PER_SAMPLE, TRIES = 16, 10
 
 
@@ -22,6 +23,19 @@ def rng_at(seed, purpose, stream, index):
         c1, c3 = p1 & low, p0 & low
         k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
     return np.stack([c0, c1, c2, c3], -1)
+
+
+def rng_normal(seed, purpose, stream, n):
+    """n draws of N(0, 1) by the Box-Muller transform."""
+    words = rng_at(seed, purpose, stream, np.arange((n + 3) // 4)).reshape(-1, 2).astype(np.float64)
+    radius = np.sqrt(-2 * np.log((words[:, 0] + 1) / 2**32))
+    angle = 2 * np.pi * words[:, 1] / 2**32
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], -1).reshape(-1)[:n]
+
+
+def init_normal(seed, purpose, module, index, n):
+    """Tensor `index` of module `module`."""
+    return rng_normal(seed, purpose, module * STREAM_TENSORS + index, n)
 
 
 def epoch_order(seed, epoch, n):

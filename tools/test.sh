@@ -105,7 +105,7 @@ run_groups() {
     echo "tests, $preset:"
     for group in $(ctest --test-dir "$(build_dir "$preset")" --print-labels | sed -n 's/^  //p'); do
         case $group in
-        slow | tsan) continue ;;
+        slow | long | tsan) continue ;;
         tools) [ "$preset" = dev ] || continue ;;
         e2e) [ "$preset" = release ] || continue ;;
         esac
@@ -174,7 +174,7 @@ step symbols tools/check_symbols.sh
 
 [ "$dev_built" -eq 0 ] && run_groups dev -LE '^slow$'
 [ "$release_built" -eq 0 ] && run_groups release -LE '^slow$'
-build asan && run_groups asan -LE '^slow$'
+build asan && run_groups asan -LE '^(slow|long)$'
 test_tsan
 test_dnnl3
 finish

@@ -1,37 +1,14 @@
 #include "io/appender.h"
 
 #include "support/faulty_calls.h"
-#include "support/scratch.h"
-#include "support/test_ctx.h"
+#include "support/file_fixture.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-struct fixture {
-    struct der_ctx *ctx;
-    struct scratch scratch;
-};
-
-static int set_up(void **state)
-{
-    static struct fixture f;
-    f = (struct fixture){.ctx = test_ctx_new(1)};
-    scratch_init(&f.scratch);
-    *state = &f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct fixture *f = *state;
-    scratch_fini(&f->scratch);
-    test_ctx_free(f->ctx);
-    return 0;
-}
-
-static void assert_content(struct fixture *f, const char *expected)
+static void assert_content(struct file_fixture *f, const char *expected)
 {
     struct file_bytes bytes = {0};
     struct fault fault;
@@ -42,7 +19,7 @@ static void assert_content(struct fixture *f, const char *expected)
     file_bytes_free(&f->ctx->mem, &bytes);
 }
 
-static enum der_status open_at(struct fixture *f, const struct io_calls *io, int64_t length,
+static enum der_status open_at(struct file_fixture *f, const struct io_calls *io, int64_t length,
                                struct appender **out)
 {
     return appender_open(f->ctx, io, scratch_path(&f->scratch, "m"), length, out);
@@ -50,7 +27,7 @@ static enum der_status open_at(struct fixture *f, const struct io_calls *io, int
 
 static void test_lines_are_added_and_counted(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct appender *a;
     assert_ok(f->ctx, open_at(f, NULL, 0, &a));
     assert_int_equal(appender_length(a), 0);
@@ -65,7 +42,7 @@ static void test_lines_are_added_and_counted(void **state)
 
 static void test_resuming_goes_back_to_the_recorded_length(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct appender *a;
     scratch_text(&f->scratch, "m", "one\ntwo\nthree\nhalf a li");
     assert_ok(f->ctx, open_at(f, NULL, 8, &a));
@@ -81,7 +58,7 @@ static void test_resuming_goes_back_to_the_recorded_length(void **state)
 
 static void test_a_file_that_does_not_fit_the_length_is_refused_untouched(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct appender *a;
     scratch_text(&f->scratch, "m", "one\ntwo\n");
     assert_int_equal(open_at(f, NULL, 9, &a), DER_FORMAT);
@@ -95,7 +72,7 @@ static void test_a_file_that_does_not_fit_the_length_is_refused_untouched(void *
 
 static void test_absent_files_folders_and_pipes_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct appender *a;
     assert_int_equal(open_at(f, NULL, 4, &a), DER_IO);
     assert_non_null(strstr(der_ctx_error(f->ctx), "No such file"));
@@ -107,7 +84,7 @@ static void test_absent_files_folders_and_pipes_are_refused(void **state)
 
 static void test_a_line_goes_out_in_one_call(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct faulty_calls calls = {0};
     struct io_calls io = faulty_calls(&calls);
     char line[5000];
@@ -124,7 +101,7 @@ static void test_a_line_goes_out_in_one_call(void **state)
 
 static void test_short_and_interrupted_calls_are_put_together(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct faulty_calls calls = {.most = 2, .interrupts = true};
     struct io_calls io = faulty_calls(&calls);
     struct appender *a;
@@ -136,7 +113,7 @@ static void test_short_and_interrupted_calls_are_put_together(void **state)
     assert_content(f, "one\nsecond\n");
 }
 
-static enum der_status two_lines(struct fixture *f, const struct io_calls *io)
+static enum der_status two_lines(struct file_fixture *f, const struct io_calls *io)
 {
     struct appender *a;
     TRY(open_at(f, io, 4, &a));
@@ -151,7 +128,7 @@ static enum der_status two_lines(struct fixture *f, const struct io_calls *io)
 
 static void test_whichever_call_fails_whole_lines_remain(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     static const char *const allowed[] = {"one\nrest", "one\n", "one\nsecond\n",
                                           "one\nsecond\nthird\n"};
     int n_failed = 0;
@@ -186,7 +163,7 @@ static void test_whichever_call_fails_whole_lines_remain(void **state)
 
 static void test_lack_of_memory_is_told(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct mem *mem = &f->ctx->mem;
     int n_failed = 0;
     for (uint64_t k = 1;; k++) {
@@ -207,7 +184,8 @@ static void test_lack_of_memory_is_told(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(name, file_fixture_set_up, file_fixture_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(test_lines_are_added_and_counted),
         CASE(test_resuming_goes_back_to_the_recorded_length),

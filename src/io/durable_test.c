@@ -1,8 +1,7 @@
 #include "io/durable.h"
 
 #include "support/faulty_calls.h"
-#include "support/scratch.h"
-#include "support/test_ctx.h"
+#include "support/file_fixture.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -16,29 +15,7 @@
 #define OLD "the old content"
 #define NEW "the new content, which is longer"
 
-struct fixture {
-    struct der_ctx *ctx;
-    struct scratch scratch;
-};
-
-static int set_up(void **state)
-{
-    static struct fixture f;
-    f = (struct fixture){.ctx = test_ctx_new(1)};
-    scratch_init(&f.scratch);
-    *state = &f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct fixture *f = *state;
-    scratch_fini(&f->scratch);
-    test_ctx_free(f->ctx);
-    return 0;
-}
-
-static void assert_content(struct fixture *f, const char *name, const char *expected)
+static void assert_content(struct file_fixture *f, const char *name, const char *expected)
 {
     struct file_bytes bytes = {0};
     struct fault fault;
@@ -51,7 +28,7 @@ static void assert_content(struct fixture *f, const char *name, const char *expe
 }
 
 /* Files in the scratch folder. */
-static int count_files(const struct fixture *f)
+static int count_files(const struct file_fixture *f)
 {
     int n = 0;
     DIR *dir = opendir(f->scratch.root);
@@ -64,7 +41,7 @@ static int count_files(const struct fixture *f)
 }
 
 /* Writes NEW to the file "state" in three pieces. */
-static enum der_status save(struct fixture *f, const struct io_calls *io)
+static enum der_status save(struct file_fixture *f, const struct io_calls *io)
 {
     struct durable *file;
     TRY(durable_open(f->ctx, io, scratch_path(&f->scratch, "state"), &file));
@@ -81,7 +58,7 @@ static enum der_status save(struct fixture *f, const struct io_calls *io)
 
 static void test_pieces_become_a_file(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     assert_ok(f->ctx, save(f, NULL));
     assert_content(f, "state", NEW);
     assert_int_equal(count_files(f), 1);
@@ -89,7 +66,7 @@ static void test_pieces_become_a_file(void **state)
 
 static void test_old_file_is_there_until_the_commit(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct durable *file;
     scratch_text(&f->scratch, "state", OLD);
     assert_ok(f->ctx, durable_open(f->ctx, NULL, scratch_path(&f->scratch, "state"), &file));
@@ -103,7 +80,7 @@ static void test_old_file_is_there_until_the_commit(void **state)
 
 static void test_giving_up_leaves_the_old_file_alone(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct durable *file;
     scratch_text(&f->scratch, "state", OLD);
     assert_ok(f->ctx, durable_open(f->ctx, NULL, scratch_path(&f->scratch, "state"), &file));
@@ -116,7 +93,7 @@ static void test_giving_up_leaves_the_old_file_alone(void **state)
 
 static void test_short_and_interrupted_calls_are_put_together(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct faulty_calls calls = {.most = 3, .interrupts = true};
     struct io_calls io = faulty_calls(&calls);
     assert_ok(f->ctx, save(f, &io));
@@ -126,7 +103,7 @@ static void test_short_and_interrupted_calls_are_put_together(void **state)
 }
 
 /* The file that a power cut could take, but which is whole: see durable_commit. */
-static bool is_in_place(const struct faulty_calls *calls, const struct fixture *f)
+static bool is_in_place(const struct faulty_calls *calls, const struct file_fixture *f)
 {
     return strcmp(calls->failed_call, "fsync") == 0 &&
            strstr(der_ctx_error(f->ctx), "cannot sync the folder of");
@@ -134,7 +111,7 @@ static bool is_in_place(const struct faulty_calls *calls, const struct fixture *
 
 static void test_whichever_call_fails_the_old_file_survives(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     static const struct {
         int error;
         const char *text;
@@ -174,7 +151,7 @@ static void test_whichever_call_fails_the_old_file_survives(void **state)
 
 static void test_a_full_disk_is_told_in_one_sentence(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct faulty_calls calls = {.fail_at = 3, .error = ENOSPC};
     struct io_calls io = faulty_calls(&calls);
     char expected[SCRATCH_PATH_MAX];
@@ -188,7 +165,7 @@ static void test_a_full_disk_is_told_in_one_sentence(void **state)
 
 static void test_a_real_limit_on_file_size_is_met(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct rlimit limit;
     scratch_text(&f->scratch, "state", OLD);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -206,7 +183,7 @@ static void test_a_real_limit_on_file_size_is_met(void **state)
 
 static void test_a_file_that_is_not_whole_is_never_put_in_place(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct faulty_calls calls = {.fail_at = 3, .error = ENOSPC};
     struct io_calls io = faulty_calls(&calls);
     struct durable *file;
@@ -221,7 +198,7 @@ static void test_a_file_that_is_not_whole_is_never_put_in_place(void **state)
 
 static void test_two_writers_in_one_process_do_not_meet(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct durable *one;
     struct durable *two;
     assert_ok(f->ctx, durable_open(f->ctx, NULL, scratch_path(&f->scratch, "state"), &one));
@@ -237,7 +214,7 @@ static void test_two_writers_in_one_process_do_not_meet(void **state)
 
 static void test_impossible_places_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct durable *file;
     assert_int_equal(durable_open(f->ctx, NULL, "", &file), DER_ARG);
     assert_int_equal(durable_open(f->ctx, NULL, scratch_path(&f->scratch, "x/"), &file), DER_ARG);
@@ -253,7 +230,7 @@ static void test_impossible_places_are_refused(void **state)
 
 static void test_names_without_a_folder_lie_in_the_working_folder(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     char before[SCRATCH_PATH_MAX];
     assert_non_null(getcwd(before, sizeof before));
     assert_int_equal(chdir(f->scratch.root), 0);
@@ -265,7 +242,7 @@ static void test_names_without_a_folder_lie_in_the_working_folder(void **state)
 
 static void test_a_folder_is_made_once_and_its_parent_synced(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct faulty_calls calls = {.interrupts = true};
     struct io_calls io = faulty_calls(&calls);
     assert_ok(f->ctx, durable_mkdir(f->ctx, &io, scratch_path(&f->scratch, "run//")));
@@ -285,7 +262,7 @@ static void test_a_folder_is_made_once_and_its_parent_synced(void **state)
 }
 
 /* A process that is killed while it writes. */
-static void leave_temporary(struct fixture *f)
+static void leave_temporary(struct file_fixture *f)
 {
     int ready[2];
     char byte;
@@ -312,7 +289,7 @@ static void leave_temporary(struct fixture *f)
 
 static void test_what_a_killed_process_left_is_swept(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     scratch_text(&f->scratch, "state", OLD);
     leave_temporary(f);
     assert_int_equal(count_files(f), 2);
@@ -324,7 +301,7 @@ static void test_what_a_killed_process_left_is_swept(void **state)
 
 static void test_sweeping_takes_nothing_else(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     static const char *const names[] = {
         "state",         ".state.12-0.tmp~", "state.12-0.tmp", ".12-0.tmp",       "..12-0.tmp",
         ".state.-0.tmp", ".state.12-.tmp",   ".state.12.tmp",  ".statex12-0.tmp", ".tmp",
@@ -342,7 +319,7 @@ static void test_sweeping_takes_nothing_else(void **state)
 
 static void test_lack_of_memory_leaves_everything_as_it_was(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct mem *mem = &f->ctx->mem;
     scratch_text(&f->scratch, "state", OLD);
     int n_failed = 0;
@@ -364,7 +341,8 @@ static void test_lack_of_memory_leaves_everything_as_it_was(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(name, file_fixture_set_up, file_fixture_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(test_pieces_become_a_file),
         CASE(test_old_file_is_there_until_the_commit),

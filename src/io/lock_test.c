@@ -1,7 +1,6 @@
 #include "io/lock.h"
 
-#include "support/scratch.h"
-#include "support/test_ctx.h"
+#include "support/file_fixture.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -10,30 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-struct fixture {
-    struct der_ctx *ctx;
-    struct scratch scratch;
-};
-
-static int set_up(void **state)
-{
-    static struct fixture f;
-    f = (struct fixture){.ctx = test_ctx_new(1)};
-    scratch_init(&f.scratch);
-    *state = &f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct fixture *f = *state;
-    scratch_fini(&f->scratch);
-    test_ctx_free(f->ctx);
-    return 0;
-}
-
 /* Another process that holds the lock until it is killed. */
-static pid_t start_holder(struct fixture *f)
+static pid_t start_holder(struct file_fixture *f)
 {
     int ready[2];
     char byte;
@@ -57,7 +34,7 @@ static pid_t start_holder(struct fixture *f)
 
 static void test_a_second_process_is_refused_and_told_by_whom(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct folder_lock *lock;
     char expected[SCRATCH_PATH_MAX];
     pid_t holder = start_holder(f);
@@ -73,7 +50,7 @@ static void test_a_second_process_is_refused_and_told_by_whom(void **state)
 
 static void test_a_killed_process_holds_nothing(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct folder_lock *lock;
     pid_t holder = start_holder(f);
     assert_int_equal(kill(holder, SIGKILL), 0);
@@ -84,7 +61,7 @@ static void test_a_killed_process_holds_nothing(void **state)
 
 static void test_a_released_lock_can_be_taken_again(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct folder_lock *one;
     struct folder_lock *two;
     assert_ok(f->ctx, folder_lock_take(f->ctx, f->scratch.root, &one));
@@ -98,7 +75,7 @@ static void test_a_released_lock_can_be_taken_again(void **state)
 
 static void test_the_file_names_the_holder_whatever_it_said_before(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct folder_lock *lock;
     struct file_bytes bytes = {0};
     struct fault fault;
@@ -116,7 +93,7 @@ static void test_the_file_names_the_holder_whatever_it_said_before(void **state)
 
 static void test_a_holder_without_a_name_is_another_process(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct folder_lock *one;
     struct folder_lock *two;
     assert_ok(f->ctx, folder_lock_take(f->ctx, f->scratch.root, &one));
@@ -131,7 +108,7 @@ static void test_a_holder_without_a_name_is_another_process(void **state)
 
 static void test_an_absent_folder_is_an_error(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct folder_lock *lock;
     assert_int_equal(folder_lock_take(f->ctx, scratch_path(&f->scratch, "absent"), &lock), DER_IO);
     assert_non_null(strstr(der_ctx_error(f->ctx), "absent/lock: No such file"));
@@ -139,7 +116,7 @@ static void test_an_absent_folder_is_an_error(void **state)
 
 static void test_lack_of_memory_is_told_and_holds_nothing(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct mem *mem = &f->ctx->mem;
     struct folder_lock *lock;
     for (uint64_t k = 1; k <= 2; k++) {
@@ -153,7 +130,8 @@ static void test_lack_of_memory_is_told_and_holds_nothing(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(name, file_fixture_set_up, file_fixture_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(test_a_second_process_is_refused_and_told_by_whom),
         CASE(test_a_killed_process_holds_nothing),

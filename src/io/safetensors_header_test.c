@@ -3,8 +3,7 @@
  */
 #include "io/safetensors.h"
 
-#include "support/scratch.h"
-#include "support/test_ctx.h"
+#include "support/file_fixture.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,31 +12,9 @@
 
 enum { FILE_MAX = 4096 };
 
-struct fixture {
-    struct der_ctx *ctx;
-    struct scratch scratch;
-};
-
-static int set_up(void **state)
-{
-    static struct fixture f;
-    f = (struct fixture){.ctx = test_ctx_new(1)};
-    scratch_init(&f.scratch);
-    *state = &f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct fixture *f = *state;
-    scratch_fini(&f->scratch);
-    test_ctx_free(f->ctx);
-    return 0;
-}
-
 /* Writes a file whose header claims `length` bytes, with `data_size` zeros behind the header. */
-static void write_file(struct fixture *f, uint64_t length, const char *header, size_t header_size,
-                       size_t data_size)
+static void write_file(struct file_fixture *f, uint64_t length, const char *header,
+                       size_t header_size, size_t data_size)
 {
     uint8_t bytes[FILE_MAX] = {0};
     assert_true(8 + header_size + data_size <= sizeof bytes);
@@ -47,7 +24,7 @@ static void write_file(struct fixture *f, uint64_t length, const char *header, s
     scratch_write(&f->scratch, "x", bytes, 8 + header_size + data_size);
 }
 
-static enum der_status open_it(struct fixture *f)
+static enum der_status open_it(struct file_fixture *f)
 {
     struct safetensors_file *file;
     enum der_status status = safetensors_open(f->ctx, NULL, scratch_path(&f->scratch, "x"), &file);
@@ -57,7 +34,7 @@ static enum der_status open_it(struct fixture *f)
 }
 
 /* The file "x" is refused with exactly this sentence after its path. */
-static void assert_refused(struct fixture *f, const char *sentence)
+static void assert_refused(struct file_fixture *f, const char *sentence)
 {
     char expected[2 * SCRATCH_PATH_MAX];
     assert_int_equal(open_it(f), DER_FORMAT);
@@ -81,7 +58,7 @@ struct malformed {
     const char *sentence;
 };
 
-static void assert_all_refused(struct fixture *f, const struct malformed *cases, size_t n)
+static void assert_all_refused(struct file_fixture *f, const struct malformed *cases, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         size_t length = strlen(cases[i].header);
@@ -93,7 +70,7 @@ static void assert_all_refused(struct fixture *f, const struct malformed *cases,
 
 static void test_the_good_neighbours_are_good(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     static const char *const headers[] = {
         "{" GOOD "}",
         "{" GOOD "}   ",
@@ -110,7 +87,7 @@ static void test_the_good_neighbours_are_good(void **state)
 
 static void test_lengths_that_do_not_fit_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     scratch_write(&f->scratch, "x", "", 0);
     assert_refused(f, "0 bytes are no safetensors file");
     scratch_write(&f->scratch, "x", "\2\0\0\0\0\0\0", 7);
@@ -127,7 +104,7 @@ static void test_lengths_that_do_not_fit_are_refused(void **state)
 
 static void test_a_header_beyond_the_limit_is_refused_unread(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     write_file(f, SAFETENSORS_MAX_HEADER + 1, "{}", 2, 0);
     /* A hole of that size costs nothing. */
     assert_int_equal(truncate(scratch_path(&f->scratch, "x"), SAFETENSORS_MAX_HEADER + 100), 0);
@@ -138,7 +115,7 @@ static void test_a_header_beyond_the_limit_is_refused_unread(void **state)
 
 static void test_headers_that_are_no_json_object_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     static const struct malformed cases[] = {
         {" {}", 0, "its header does not begin with '{'"},
         {"[]", 0, "its header does not begin with '{'"},
@@ -155,7 +132,7 @@ static void test_headers_that_are_no_json_object_are_refused(void **state)
 
 static void test_entries_that_are_no_tensors_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     static const struct malformed cases[] = {
         {"{\"t\":1}", 0, MEMBERS},
         {"{\"t\":[1,2,3]}", 0, MEMBERS},
@@ -176,7 +153,7 @@ static void test_entries_that_are_no_tensors_are_refused(void **state)
 
 static void test_types_that_are_not_known_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     static const struct malformed cases[] = {
         {TENSOR("\"F16\"", "[1]", "[0,2]"), 2,
          "tensor 't' has elements of type 'F16', which is not supported"},
@@ -191,7 +168,7 @@ static void test_types_that_are_not_known_are_refused(void **state)
 
 static void test_impossible_shapes_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     static const struct malformed cases[] = {
         {TENSOR("\"U8\"", "2", "[0,2]"), 2, "tensor 't' has no 'shape' that is an array"},
         {TENSOR("\"U8\"", "{\"a\":2}", "[0,2]"), 2, "tensor 't' has no 'shape' that is an array"},
@@ -219,7 +196,7 @@ static void test_impossible_shapes_are_refused(void **state)
 
 static void test_impossible_offsets_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     static const struct malformed cases[] = {
         {TENSOR("\"U8\"", "[2]", "2"), 2,
          "tensor 't' has no 'data_offsets' that is an array of two"},
@@ -246,7 +223,7 @@ static void test_impossible_offsets_are_refused(void **state)
 
 static void test_data_that_is_not_tiled_is_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     static const struct malformed cases[] = {
         {"{" U8("a", "0", "2", "2") "," U8("b", "1", "3", "2") "}", 3,
          "tensor 'b' overlaps another one"},
@@ -265,7 +242,7 @@ static void test_data_that_is_not_tiled_is_refused(void **state)
 
 static void test_names_that_occur_twice_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     static const struct malformed cases[] = {
         {"{" U8("a", "0", "2", "2") "," U8("b", "2", "3", "1") "," U8("a", "3", "5", "2") "}", 5,
          "tensor 'a' is there twice"},
@@ -280,7 +257,7 @@ static void test_names_that_occur_twice_are_refused(void **state)
 
 static void test_metadata_that_is_no_map_of_texts_is_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     static const struct malformed cases[] = {
         {"{\"__metadata__\":null}", 0, "its metadata is no object"},
         {"{\"__metadata__\":[\"a\"]}", 0, "its metadata is no object"},
@@ -292,7 +269,7 @@ static void test_metadata_that_is_no_map_of_texts_is_refused(void **state)
 
 static void test_every_truncation_of_a_good_file_is_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct file_bytes bytes = fixture_read(f->ctx, "safetensors/types.safetensors");
     for (size_t n = 0; n < bytes.size; n++) {
         scratch_write(&f->scratch, "x", bytes.data, n);
@@ -308,7 +285,7 @@ static void test_every_truncation_of_a_good_file_is_refused(void **state)
 
 static void test_what_is_no_regular_file_is_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct safetensors_file *file;
     assert_int_equal(open_it(f), DER_IO);
     assert_non_null(strstr(der_ctx_error(f->ctx), "/x: No such file"));
@@ -321,7 +298,8 @@ static void test_what_is_no_regular_file_is_refused(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(name, file_fixture_set_up, file_fixture_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(test_the_good_neighbours_are_good),
         CASE(test_lengths_that_do_not_fit_are_refused),

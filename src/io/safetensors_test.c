@@ -5,8 +5,7 @@
 #include "io/safetensors.h"
 
 #include "support/faulty_calls.h"
-#include "support/scratch.h"
-#include "support/test_ctx.h"
+#include "support/file_fixture.h"
 
 #include <errno.h>
 #include <math.h>
@@ -21,28 +20,6 @@ enum { WEIGHTS = 2 * 3 * 3 * 3 };
 #define METADATA                                                                                   \
     "{\"classes\":[\"caf\xc3\xa9\",\"a \\\"b\\\" \\\\ "                                            \
     "/\"],\"controls\":\"\t\r\n\b\f\x01\x1f\x7f\"}"
-
-struct fixture {
-    struct der_ctx *ctx;
-    struct scratch scratch;
-};
-
-static int set_up(void **state)
-{
-    static struct fixture f;
-    f = (struct fixture){.ctx = test_ctx_new(1)};
-    scratch_init(&f.scratch);
-    *state = &f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct fixture *f = *state;
-    scratch_fini(&f->scratch);
-    test_ctx_free(f->ctx);
-    return 0;
-}
 
 struct content {
     struct safetensors_tensor tensor;
@@ -100,7 +77,7 @@ static enum der_status fill(struct safetensors_writer *w, const struct content *
     return DER_OK;
 }
 
-static enum der_status save(struct fixture *f, const struct io_calls *io, const char *name,
+static enum der_status save(struct file_fixture *f, const struct io_calls *io, const char *name,
                             const struct content *content, int n, const char *metadata)
 {
     struct safetensors_writer *w;
@@ -113,7 +90,7 @@ static enum der_status save(struct fixture *f, const struct io_calls *io, const 
     return safetensors_commit(w);
 }
 
-static enum der_status save_model(struct fixture *f, const struct io_calls *io)
+static enum der_status save_model(struct file_fixture *f, const struct io_calls *io)
 {
     struct content content[3];
     float weights[WEIGHTS];
@@ -121,7 +98,7 @@ static enum der_status save_model(struct fixture *f, const struct io_calls *io)
     return save(f, io, "model", content, 3, METADATA);
 }
 
-static void assert_same_bytes(struct fixture *f, const char *name, const char *fixture)
+static void assert_same_bytes(struct file_fixture *f, const char *name, const char *fixture)
 {
     struct file_bytes expected = fixture_read(f->ctx, fixture);
     struct file_bytes bytes = {0};
@@ -137,7 +114,7 @@ static void assert_same_bytes(struct fixture *f, const char *name, const char *f
 
 static void test_what_is_written_is_what_the_reference_library_writes(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     assert_ok(f->ctx, save_model(f, NULL));
     assert_same_bytes(f, "model", "safetensors/model.safetensors");
     assert_ok(f->ctx, save(f, NULL, "types", TYPES, N_TYPES, NULL));
@@ -146,7 +123,7 @@ static void test_what_is_written_is_what_the_reference_library_writes(void **sta
 
 static void test_what_the_reference_library_writes_is_read(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     char path[SCRATCH_PATH_MAX];
     struct safetensors_file *file;
     fixture_path(path, "safetensors/types.safetensors");
@@ -173,7 +150,7 @@ static void test_what_the_reference_library_writes_is_read(void **state)
 
 static void test_metadata_is_read_with_all_escapes(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     char path[SCRATCH_PATH_MAX];
     struct safetensors_file *file;
     fixture_path(path, "safetensors/model.safetensors");
@@ -185,7 +162,7 @@ static void test_metadata_is_read_with_all_escapes(void **state)
 
 static void test_data_may_come_in_pieces(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct content content[3];
     float weights[WEIGHTS];
     struct safetensors_writer *w;
@@ -204,7 +181,7 @@ static void test_data_may_come_in_pieces(void **state)
 
 static void test_a_file_without_tensors_is_a_file(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct safetensors_file *file;
     assert_ok(f->ctx, save(f, NULL, "none", NULL, 0, NULL));
     assert_ok(f->ctx, safetensors_open(f->ctx, NULL, scratch_path(&f->scratch, "none"), &file));
@@ -215,7 +192,7 @@ static void test_a_file_without_tensors_is_a_file(void **state)
 
 static void test_many_tensors_are_found_by_name(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     enum { MANY = 300 };
     static struct content content[MANY];
     static char names[MANY][16];
@@ -239,7 +216,7 @@ static void test_many_tensors_are_found_by_name(void **state)
 
 static void test_another_type_or_shape_than_wanted_is_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct safetensors_file *file;
     float data[8];
     assert_ok(f->ctx, save_model(f, NULL));
@@ -260,7 +237,7 @@ static void test_another_type_or_shape_than_wanted_is_refused(void **state)
 
 static void test_values_that_are_not_finite_are_found_on_request(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     const float floats[] = {1.0F, -INFINITY};
     const double doubles[] = {NAN, 1.0};
     const struct content content[] = {
@@ -286,7 +263,7 @@ static void test_values_that_are_not_finite_are_found_on_request(void **state)
 /* ---- Faults ------------------------------------------------------------------------------------- */
 
 /* Opens "model" and reads all of it; the values must be those of the fixture. */
-static enum der_status load_model(struct fixture *f, const struct io_calls *io)
+static enum der_status load_model(struct file_fixture *f, const struct io_calls *io)
 {
     struct content content[3];
     float weights[WEIGHTS];
@@ -306,7 +283,7 @@ static enum der_status load_model(struct fixture *f, const struct io_calls *io)
 
 static void test_whichever_call_of_a_save_fails_the_last_model_loads(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     int n_failed = 0;
     for (int k = 1;; k++) {
         struct faulty_calls calls = {.fail_at = k, .error = ENOSPC, .most = 100, .is_full = true};
@@ -323,7 +300,7 @@ static void test_whichever_call_of_a_save_fails_the_last_model_loads(void **stat
 
 static void test_short_and_interrupted_calls_change_nothing(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct faulty_calls calls = {.most = 5, .interrupts = true};
     struct io_calls io = faulty_calls(&calls);
     assert_ok(f->ctx, save_model(f, &io));
@@ -333,7 +310,7 @@ static void test_short_and_interrupted_calls_change_nothing(void **state)
 
 static void test_whichever_call_of_a_load_fails_is_told(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     assert_ok(f->ctx, save_model(f, NULL));
     int n_failed = 0;
     for (int k = 1;; k++) {
@@ -351,7 +328,7 @@ static void test_whichever_call_of_a_load_fails_is_told(void **state)
 
 static void test_every_lack_of_memory_is_told(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct mem *mem = &f->ctx->mem;
     assert_ok(f->ctx, save_model(f, NULL));
     for (int loads = 0; loads < 2; loads++) {
@@ -374,7 +351,7 @@ static void test_every_lack_of_memory_is_told(void **state)
 
 static void test_a_file_that_shrinks_after_opening_is_told(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct safetensors_file *file;
     float data[WEIGHTS];
     struct content content[3];
@@ -391,7 +368,8 @@ static void test_a_file_that_shrinks_after_opening_is_told(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(name, file_fixture_set_up, file_fixture_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(test_what_is_written_is_what_the_reference_library_writes),
         CASE(test_what_the_reference_library_writes_is_read),

@@ -3,40 +3,17 @@
  */
 #include "io/safetensors.h"
 
-#include "support/scratch.h"
-#include "support/test_ctx.h"
+#include "support/file_fixture.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct fixture {
-    struct der_ctx *ctx;
-    struct scratch scratch;
-};
-
-static int set_up(void **state)
-{
-    static struct fixture f;
-    f = (struct fixture){.ctx = test_ctx_new(1)};
-    scratch_init(&f.scratch);
-    *state = &f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct fixture *f = *state;
-    scratch_fini(&f->scratch);
-    test_ctx_free(f->ctx);
-    return 0;
-}
-
 static const struct safetensors_tensor LONGS = {"longs", SAFETENSORS_I64, 1, {2}, 0, 0};
 static const struct safetensors_tensor SCALAR = {"scalar", SAFETENSORS_I64, 0, {0}, 0, 0};
 
-static void assert_declare_refused(struct fixture *f, struct safetensors_tensor tensor,
+static void assert_declare_refused(struct file_fixture *f, struct safetensors_tensor tensor,
                                    const char *message)
 {
     struct safetensors_writer *w;
@@ -53,7 +30,7 @@ static void assert_declare_refused(struct fixture *f, struct safetensors_tensor 
 
 static void test_impossible_declarations_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     const struct safetensors_tensor good = {"x", SAFETENSORS_U8, 1, {1}, 0, 0};
     struct safetensors_tensor t = good;
     t.name = "__metadata__";
@@ -80,7 +57,7 @@ static void test_impossible_declarations_are_refused(void **state)
 
 static void test_names_and_keys_that_occur_twice_are_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct safetensors_writer *w;
     assert_ok(f->ctx, safetensors_writer_new(f->ctx, NULL, scratch_path(&f->scratch, "a"), &w));
     assert_ok(f->ctx, safetensors_describe(w, "k", "1"));
@@ -97,7 +74,7 @@ static void test_names_and_keys_that_occur_twice_are_refused(void **state)
 
 static void test_data_in_another_order_or_amount_is_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     static const struct {
         const char *name;
         size_t size;
@@ -134,7 +111,7 @@ static void test_data_in_another_order_or_amount_is_refused(void **state)
 
 static void test_a_header_that_could_not_be_read_again_is_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct file_fixture *f = *state;
     struct safetensors_writer *w;
     char *text = malloc(SAFETENSORS_MAX_HEADER + 1);
     assert_non_null(text);
@@ -150,7 +127,8 @@ static void test_a_header_that_could_not_be_read_again_is_refused(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name)                                                                                 \
+    cmocka_unit_test_setup_teardown(name, file_fixture_set_up, file_fixture_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(test_impossible_declarations_are_refused),
         CASE(test_names_and_keys_that_occur_twice_are_refused),

@@ -1,6 +1,7 @@
 /*
  * DER on the procedural set, end to end: it grows, prunes, remembers.
  */
+/* labels: long */
 #include "config/override.h"
 #include "config/preset.h"
 #include "data/defaults.h"
