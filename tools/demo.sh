@@ -2,7 +2,7 @@
 # The demonstration behind `make demo`: set-up, build, then Fashion-MNIST in five steps of two classes (or,
 # where that package cannot be had, the built-in procedural images), learnt three times by a small network:
 #
-#   DER          grows by a pruned extractor a step
+#   DER          grows by an extractor a step, pruned to 20,000 parameters
 #   fine-tuning  one network, trained on, with the same memory
 #   joint        one network that sees all images of all classes at the end: the bound
 #
@@ -23,9 +23,9 @@ echo "demo: building (log in build/demo.log)"
 
 data=/usr/share/datasets/fashion-mnist
 preset=fashion-mnist-5
-# So few iterations that the masks have to move faster, and harden early enough for the rest to follow.
+# With so few iterations masks harden early, so that the rest has time to follow.
 settings=(--set per_class=400 --set width=0.5 --set batch=32 --set epochs=12 --set classifier_epochs=12
-    --set lr=0.05 --set mask_gain=20 --set hard_epoch=5 --threads 2)
+    --set lr=0.05 --set hard_epoch=5 --threads 2)
 if [ ! -d "$data" ]; then
     echo "demo: Fashion-MNIST (package dataset-fashion-mnist) is not there; using procedural images"
     data=synth:classes=10,train=400,test=100,size=28,seed=1
@@ -43,7 +43,7 @@ train() { # NAME FLAGS...
 }
 echo "demo: a 32-layer residual network of half the usual width, ten classes in five steps of two,"
 echo "demo: 400 images of each class, 100 old images kept in all"
-train der --method der
+train der --method der --target-params 20k
 train finetune --method finetune
 train joint --method joint --joint-steps last
 
