@@ -24,11 +24,11 @@ echo "demo: building (log in build/demo.log)"
 data=/usr/share/datasets/fashion-mnist
 preset=fashion-mnist-5
 # With so few iterations masks harden early, so that the rest has time to follow.
-settings=(--set per_class=400 --set width=0.5 --set batch=32 --set epochs=12 --set classifier_epochs=12
+settings=(--set per_class=300 --set width=0.5 --set batch=32 --set epochs=12 --set classifier_epochs=12
     --set lr=0.05 --set hard_epoch=5 --threads 2)
 if [ ! -d "$data" ]; then
     echo "demo: Fashion-MNIST (package dataset-fashion-mnist) is not there; using procedural images"
-    data=synth:classes=10,train=400,test=100,size=28,seed=1
+    data=synth:classes=10,train=300,test=100,size=28,seed=1
 fi
 
 runs=build/demo
@@ -42,7 +42,7 @@ train() { # NAME FLAGS...
     build/der train --preset "$preset" --data "$data" --out "$runs/$name" "${settings[@]}" "$@"
 }
 echo "demo: a 32-layer residual network of half the usual width, ten classes in five steps of two,"
-echo "demo: 400 images of each class, 100 old images kept in all"
+echo "demo: 300 images of each class, 100 old images kept in all"
 train der --method der --target-params 20k
 train finetune --method finetune
 train joint --method joint --joint-steps last
