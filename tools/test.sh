@@ -5,7 +5,7 @@
 #   tools/test.sh --slow    the tests with the label "slow", in the release build
 #
 # Each test case and each check counts once per build that runs it. The last line is
-# "N passed, N failed" (", N skipped" where something was); the exit status is 1 if any failed.
+# "N passed, N failed", after one with what was skipped, if anything; the exit status is 1 if any failed.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(nproc)
@@ -27,10 +27,9 @@ finish() {
     echo
     echo "total time: $(($(date +%s) - start)) s"
     if [ "$n_skipped" -gt 0 ]; then
-        echo "$n_passed passed, $n_failed failed, $n_skipped skipped"
-    else
-        echo "$n_passed passed, $n_failed failed"
+        echo "skipped: $n_skipped"
     fi
+    echo "$n_passed passed, $n_failed failed"
     [ "$n_failed" -eq 0 ]
     exit
 }
