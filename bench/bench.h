@@ -18,9 +18,9 @@ struct bench_options {
     const char *folder;       /* loader: of JPEG files; NULL: some are made */
     int side;                 /* loader: longer side of the pictures that are made */
     int rounds;               /* loader: turns of both sides */
-    double frozen_width;      /* gpu: of the frozen extractors */
-    bool masks;               /* gpu: channel masks are trained */
-    enum precision precision; /* gpu */
+    double frozen_width;      /* der: of the frozen extractors */
+    bool masks;               /* der: channel masks are trained */
+    enum precision precision; /* der */
 };
 
 enum { BENCH_IMAGE_SIZE = 32, BENCH_N_CLASSES = 100 };
@@ -63,6 +63,5 @@ NODISCARD enum der_status bench_step(struct der_ctx *ctx, const struct bench_opt
 NODISCARD enum der_status bench_der(struct der_ctx *ctx, const struct bench_options *options);
 NODISCARD enum der_status bench_augment(struct der_ctx *ctx, const struct bench_options *options);
 NODISCARD enum der_status bench_loader(struct der_ctx *ctx, const struct bench_options *options);
-NODISCARD enum der_status bench_gpu(struct der_ctx *ctx, const struct bench_options *options);
 
 #endif

@@ -1,32 +1,34 @@
 /*
  * One iteration of DER's representation stage at step t, and what it is made of.
  *
- *     step     t - 1 frozen, unpruned extractors run folded, the new one is trained beside them: masks,
- *              main loss over all features, auxiliary loss, sparsity, backward, update
- *     train    the new extractor alone, as at step 1: masks, main loss, sparsity, backward, update
+ *     step     t - 1 frozen extractors run folded, the new one is trained beside them: main loss over all
+ *              features, auxiliary loss, backward, update; with --masks also masks and sparsity loss
+ *     train    the new extractor alone, as at step 1
  *     frozen   the t - 1 frozen extractors alone
  *
- * A step should take little more than its two parts together. Answers the same lines as bench_net.c.
+ * What is trained is method/objective.h, the very graph of `der train`. A step should take little more than
+ * its two parts together. Answers the same lines as bench_net.c.
  */
 #include "bench.h"
 
 #include "core/rng.h"
-#include "train/assembly.h"
+#include "method/head.h"
+#include "method/masks.h"
+#include "method/objective.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { MAX_EXTRACTORS = 64, CLASSES_PER_STEP = 10 };
-enum { LOSS_MAIN, LOSS_SPARSITY, LOSS_AUXILIARY }; /* the last one only beside frozen extractors */
-enum { SCALAR_LR, SCALAR_ONE, SCALAR_LAMBDA_S, SCALAR_S, N_SCALARS };
 
 /* Rates of the middle of a training; s of the middle of an epoch. */
-static const float SCALARS[N_SCALARS] = {
-    [SCALAR_LR] = 0.01f, [SCALAR_ONE] = 1.0f, [SCALAR_LAMBDA_S] = 0.75f, [SCALAR_S] = 200.0f};
-static const float S_MAX = 400.0f;
-static const float MASK_GAIN = 5.0f;
-static const float MASK_CLAMP = 6.0f;
+static const float SCALARS[OBJECTIVE_SCALARS] = {[OBJECTIVE_LR] = 0.01f,
+                                                 [OBJECTIVE_ONE] = 1.0f,
+                                                 [OBJECTIVE_LAMBDA_A] = 1.0f,
+                                                 [OBJECTIVE_LAMBDA_S] = 0.75f,
+                                                 [OBJECTIVE_S] = 200.0f};
+static const struct config CONFIG = {
+    .momentum = 0.9, .decay = 5e-4, .mask_gain = 5.0, .s_max = 400.0, .mask_clamp = 6.0};
 
 /* Gamma of every second batch norm of a frozen extractor. Its running statistics are those of a network
  * that never ran, and with 1 features would double from block to block. */
@@ -34,11 +36,10 @@ static const float FROZEN_GAMMA = 0.2f;
 
 struct der_bench {
     struct backend *be;
-    struct resnet_spec spec;
+    struct resnet_spec spec, frozen_spec;
     int n_frozen, n_classes;
     struct extractor *frozen[MAX_EXTRACTORS];
-    struct extractor *trained;
-    struct param_set *head, *auxiliary, *masks; /* auxiliary: NULL without frozen extractors */
+    struct objective objective; /* what is trained; its sets are owned */
     struct buffer *scalars;
     struct desks desks;
     struct assembly_cache assemblies;
@@ -55,10 +56,10 @@ static void bench_fini(struct der_bench *b)
     desks_fini(&b->desks);
     for (int i = 0; i < b->n_frozen; i++)
         extractor_free(b->frozen[i]);
-    extractor_free(b->trained);
-    param_set_free(b->head);
-    param_set_free(b->auxiliary);
-    param_set_free(b->masks);
+    extractor_free(b->objective.extractor);
+    param_set_free(b->objective.head);
+    param_set_free(b->objective.auxiliary);
+    param_set_free(b->objective.masks);
     buffer_free(b->scalars);
     backend_close(b->be);
 }
@@ -85,7 +86,7 @@ static enum der_status make_frozen(struct der_bench *b, int n)
 {
     for (; b->n_frozen < n; b->n_frozen++) {
         struct extractor **extractor = &b->frozen[b->n_frozen];
-        TRY(extractor_new(b->be, &b->spec, extractor));
+        TRY(extractor_new(b->be, &b->frozen_spec, extractor));
         enum der_status status =
             param_set_init((*extractor)->params, b->be->ctx->seed, (uint32_t)b->n_frozen);
         if (status == DER_OK)
@@ -98,127 +99,30 @@ static enum der_status make_frozen(struct der_bench *b, int n)
     return DER_OK;
 }
 
-static enum der_status make_head(struct der_bench *b, int64_t rows, int64_t cols,
-                                 struct param_set **out)
+static int64_t frozen_dim(const struct der_bench *b)
 {
-    int index;
-    TRY(param_set_new(b->be->ctx, out));
-    TRY(param_set_add(*out, "weight", shape_2d(rows, cols), PARAM_LEARNT, INIT_LINEAR_UNIFORM,
-                      &index));
-    TRY(param_set_allocate(*out, b->be));
-    TRY(param_set_init(*out, b->be->ctx->seed, MAX_EXTRACTORS + 1));
-    return param_set_thaw(*out);
+    return b->n_frozen * (int64_t)resnet_feature_dim(&b->frozen_spec);
 }
 
-static enum der_status make_masks(struct der_bench *b)
+static enum der_status make_trained(struct der_bench *b, bool masks)
 {
-    TRY(param_set_new(b->be->ctx, &b->masks));
-    for (int i = 0; i < resnet_mask_count(&b->spec); i++) {
-        char name[32];
-        int index;
-        (void)snprintf(name, sizeof name, "masks.%d", i);
-        TRY(param_set_add(b->masks, name, shape_1d(resnet_mask_channels(&b->spec, i)), PARAM_LEARNT,
-                          INIT_STANDARD_NORMAL, &index));
-    }
-    TRY(param_set_allocate(b->masks, b->be));
-    TRY(param_set_init(b->masks, b->be->ctx->seed, MAX_EXTRACTORS + 2));
-    return param_set_thaw(b->masks);
-}
-
-static enum der_status make_trained(struct der_bench *b)
-{
+    struct objective *o = &b->objective;
+    uint64_t seed = b->be->ctx->seed;
     int64_t dim = resnet_feature_dim(&b->spec);
-    TRY(extractor_new(b->be, &b->spec, &b->trained));
-    TRY(param_set_init(b->trained->params, b->be->ctx->seed, MAX_EXTRACTORS));
-    TRY(param_set_thaw(b->trained->params));
-    TRY(make_masks(b));
-    TRY(make_head(b, b->n_classes, (b->n_frozen + 1) * dim, &b->head));
+    o->config = &CONFIG;
+    o->n_old = b->n_classes - CLASSES_PER_STEP;
+    TRY(extractor_new(b->be, &b->spec, &o->extractor));
+    TRY(param_set_init(o->extractor->params, seed, MAX_EXTRACTORS));
+    TRY(param_set_thaw(o->extractor->params));
+    TRY(head_new(b->be, "classifier.weight", b->n_classes, frozen_dim(b) + dim, INIT_LINEAR_UNIFORM,
+                 seed, MAX_EXTRACTORS + 1, &o->head));
     if (b->n_frozen > 0)
-        TRY(make_head(b, CLASSES_PER_STEP + 1, dim, &b->auxiliary));
+        TRY(head_new(b->be, "auxiliary.weight", CLASSES_PER_STEP + 1, dim, INIT_LINEAR_UNIFORM,
+                     seed, MAX_EXTRACTORS + 2, &o->auxiliary));
+    if (masks)
+        TRY(masks_new(b->be, &b->spec, MASK_INIT_NORMAL, seed, MAX_EXTRACTORS + 3, &o->masks));
     TRY(buffer_new(b->be, ASSEMBLY_MAX_SCALARS * sizeof(float), &b->scalars));
     return buffer_write(b->scalars, 0, SCALARS, sizeof SCALARS);
-}
-
-/* ---- the trained graph --------------------------------------------------------------------------- */
-
-static enum der_status add_masks(const struct der_bench *b, struct graph *g, struct assembly_io *io,
-                                 struct param_use **use, int *m)
-{
-    struct sparsity_layer layers[RESNET_MAX_LAYERS];
-    int n_layers = resnet_sparsity_layers(&b->spec, layers, RESNET_MAX_LAYERS);
-    int lambda_s;
-    int s;
-    TRY(assembly_attach(g, io, b->masks, true, use));
-    TRY(assembly_scalar(g, io, SCALAR_LAMBDA_S, "lambda_s", &lambda_s));
-    TRY(assembly_scalar(g, io, SCALAR_S, "s", &s));
-    TRY(graph_mask_gate(g, s, (*use)->value, b->masks->n, MASK_GRADIENT_EXACT, S_MAX, m));
-    return graph_mask_sparsity(g, lambda_s, m, b->masks->n, layers, n_layers,
-                               &io->loss[LOSS_SPARSITY]);
-}
-
-/* Main loss over all features, and the auxiliary one over those of the new extractor. */
-static enum der_status add_losses(const struct der_bench *b, struct graph *g,
-                                  struct assembly_io *io, int feature, int one)
-{
-    struct param_use *use;
-    int64_t dim = resnet_feature_dim(&b->spec);
-    int joined;
-    int logits;
-    TRY(assembly_attach(g, io, b->head, true, &use));
-    TRY(graph_join(g, feature, io->matrix, b->n_frozen * dim, &joined));
-    TRY(graph_linear(g, joined, use->value[0], NO_VALUE, &logits));
-    TRY(graph_softmax_xent(g, logits, io->labels, one, NULL, &io->loss[LOSS_MAIN]));
-    TRY(graph_rank(g, logits, io->labels, 0, 0, &io->rank));
-    if (!b->auxiliary)
-        return DER_OK;
-    struct xent_options options = {.label_shift = b->n_frozen * CLASSES_PER_STEP - 1,
-                                   .clamp_low = true};
-    TRY(assembly_attach(g, io, b->auxiliary, true, &use));
-    TRY(graph_linear(g, feature, use->value[0], NO_VALUE, &logits));
-    return graph_softmax_xent(g, logits, io->labels, one, &options, &io->loss[LOSS_AUXILIARY]);
-}
-
-static enum der_status add_updates(const struct der_bench *b, struct graph *g,
-                                   struct assembly_io *io, int lr)
-{
-    struct sgd_attr sgd = {
-        .momentum = 0.9f, .decay = 5e-4f, .gain = 1.0f, .low = -INFINITY, .high = INFINITY};
-    struct param_use *weights[ASSEMBLY_MAX_USES];
-    struct param_use *masks = NULL;
-    int n = 0;
-    for (int i = 0; i < io->n_uses; i++) {
-        params_note_grads(&io->use[i], g);
-        if (io->use[i].set == b->masks)
-            masks = &io->use[i];
-        else
-            weights[n++] = &io->use[i];
-    }
-    TRY(params_sgd(weights, n, g, lr, &sgd));
-    sgd = (struct sgd_attr){
-        .momentum = 0.9f, .gain = MASK_GAIN, .low = -MASK_CLAMP, .high = MASK_CLAMP};
-    return params_sgd(&masks, 1, g, lr, &sgd);
-}
-
-static enum der_status describe(void *self, struct graph *g, struct assembly_io *io)
-{
-    struct der_bench *b = self;
-    struct param_use *masks;
-    struct param_use *net;
-    int m[RESNET_MAX_MASKS];
-    int lr;
-    int one;
-    int feature;
-    io->n_losses = b->auxiliary ? LOSS_AUXILIARY + 1 : LOSS_SPARSITY + 1;
-    TRY(assembly_scalar(g, io, SCALAR_LR, "lr", &lr));
-    TRY(assembly_scalar(g, io, SCALAR_ONE, "one", &one));
-    TRY(add_masks(b, g, io, &masks, m));
-    TRY(assembly_attach(g, io, b->trained->params, true, &net));
-    struct resnet_io net_io = {.image = io->image, .masks = m, .training = true};
-    TRY(resnet_build(&b->spec, g, net, &net_io, &feature));
-    TRY(add_losses(b, g, io, feature, one));
-    TRY(graph_fuse(g));
-    TRY(graph_backward(g));
-    return add_updates(b, g, io, lr);
 }
 
 /* ---- the parts ----------------------------------------------------------------------------------- */
@@ -245,27 +149,27 @@ static enum der_status fill(struct der_bench *b, struct buffer *image, struct bu
     return status;
 }
 
-static enum der_status open_trained(struct der_bench *b, int batch, struct assembly **out)
+static enum der_status open_trained(struct der_bench *b, const struct bench_options *o,
+                                    struct assembly **out)
 {
-    int64_t dim = resnet_feature_dim(&b->spec);
-    TRY(make_trained(b));
-    desks_init(&b->desks, b->be, &b->spec, (b->n_frozen + 1) * dim);
+    TRY(make_trained(b, o->masks));
+    desks_init(&b->desks, b->be, &b->spec, frozen_dim(b) + resnet_feature_dim(&b->spec));
     struct assembly_plan plan = {.be = b->be,
                                  .frozen = b->frozen,
                                  .n_frozen = b->n_frozen,
                                  .desks = &b->desks,
                                  .scalars = b->scalars,
-                                 .self = b,
-                                 .describe = describe};
-    TRY(assembly_get(&b->assemblies, &plan, batch, out));
-    return fill(b, (*out)->desk.image, (*out)->desk.labels, batch);
+                                 .self = &b->objective,
+                                 .describe = objective_describe};
+    TRY(assembly_get(&b->assemblies, &plan, o->batch, out));
+    return fill(b, (*out)->desk.image, (*out)->desk.labels, o->batch);
 }
 
 static enum der_status open_frozen(struct der_bench *b, int batch)
 {
     struct sequence_item items[MAX_EXTRACTORS];
-    int64_t dim = resnet_feature_dim(&b->spec);
-    int64_t columns = b->n_frozen * dim;
+    int64_t dim = resnet_feature_dim(&b->frozen_spec);
+    int64_t columns = frozen_dim(b);
     size_t pixels = (size_t)3 * BENCH_IMAGE_SIZE * BENCH_IMAGE_SIZE;
     TRY(buffer_new(b->be, (size_t)batch * pixels * sizeof(float), &b->image));
     TRY(buffer_new(b->be, (size_t)(batch * columns) * sizeof(float), &b->matrix));
@@ -294,7 +198,7 @@ static enum der_status serve(struct der_bench *b, const struct bench_options *o)
     if (is_frozen)
         TRY(open_frozen(b, o->batch));
     else
-        TRY(open_trained(b, o->batch, &assembly));
+        TRY(open_trained(b, o, &assembly));
     printf("{\"setup_s\": %.3f, \"extractors\": %d}\n", bench_clock() - since, o->n_extractors);
     (void)fflush(stdout);
     if (is_frozen)
@@ -302,16 +206,24 @@ static enum der_status serve(struct der_bench *b, const struct bench_options *o)
     return bench_obey(assembly->sequence, assembly->losses, start_mib);
 }
 
+static enum der_status open_bench(struct der_bench *b, struct der_ctx *ctx,
+                                  const struct bench_options *o)
+{
+    const struct backend_options options = {.precision = o->precision};
+    TRY(resnet_spec_init(ctx, &b->spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE, o->width));
+    TRY(resnet_spec_init(ctx, &b->frozen_spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE,
+                         o->frozen_width));
+    return backend_open(ctx, o->backend, &options, &b->be);
+}
+
 enum der_status bench_der(struct der_ctx *ctx, const struct bench_options *options)
 {
-    if (options->n_extractors < 2 || options->n_extractors > MAX_EXTRACTORS)
-        return ctx_fail(ctx, DER_ARG, "%d extractors, want 2 to %d", options->n_extractors,
+    int least = strcmp(options->part, "frozen") == 0 ? 2 : 1;
+    if (options->n_extractors < least || options->n_extractors > MAX_EXTRACTORS)
+        return ctx_fail(ctx, DER_ARG, "%d extractors, want %d to %d", options->n_extractors, least,
                         MAX_EXTRACTORS);
     struct der_bench b = {0};
-    enum der_status status = resnet_spec_init(ctx, &b.spec, options->model, 3, BENCH_IMAGE_SIZE,
-                                              BENCH_IMAGE_SIZE, options->width);
-    if (status == DER_OK)
-        status = backend_open(ctx, options->backend, NULL, &b.be);
+    enum der_status status = open_bench(&b, ctx, options);
     if (status == DER_OK)
         status = serve(&b, options);
     bench_fini(&b);

@@ -3,10 +3,10 @@
  *
  *     der_bench net  [--model NAME] [--infer] [--batch N] [--threads N] [--width X] [--backend NAME]
  *     der_bench step [--extractors N] ...
- *     der_bench der  [--extractors N] [--part step|train|frozen] ...
+ *     der_bench der  [--extractors N] [--part step|train|frozen] [--masks] [--frozen-width X]
+ *                    [--precision f32|tf32|bf16] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
- *     der_bench gpu  [--precision f32|tf32|bf16] [--extractors N] [--frozen-width X] [--masks]
  */
 #include "bench.h"
 
@@ -17,18 +17,17 @@
 static const char USAGE[] =
     "usage: der_bench net|step|der|augment [--model NAME] [--infer] [--batch N] [--threads N]\n"
     "                                      [--width X] [--backend NAME] [--extractors N]\n"
-    "                                      [--part step|train|frozen]\n"
+    "                                      [--part step|train|frozen] [--masks]\n"
+    "                                      [--frozen-width X] [--precision f32|tf32|bf16]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
-    "                        [--threads N]\n"
-    "       der_bench gpu [--precision f32|tf32|bf16] [--extractors N] [--frozen-width X] "
-    "[--masks]\n";
+    "                        [--threads N]\n";
 
 static const struct command {
     const char *name;
     enum der_status (*run)(struct der_ctx *ctx, const struct bench_options *options);
 } COMMANDS[] = {
     {"net", bench_net},         {"step", bench_step},     {"der", bench_der},
-    {"augment", bench_augment}, {"loader", bench_loader}, {"gpu", bench_gpu},
+    {"augment", bench_augment}, {"loader", bench_loader},
 };
 
 static const struct command *find_command(const char *name)

@@ -107,7 +107,7 @@ def main():
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--iterations", type=int, default=100)
-    parser.add_argument("--options", default="", help="more options of der_bench gpu")
+    parser.add_argument("--options", default="", help="more options of der_bench der")
     args = parser.parse_args()
     torch.manual_seed(1993)
     torch.backends.cudnn.benchmark = True
@@ -115,7 +115,7 @@ def main():
     for t in map(int, args.extractors.split(",")):
         twin = Twin(args.model, t)
         twin.capture()
-        bench = Bench([args.bench, "gpu", "--backend", "cuda", "--model", args.model, "--precision",
+        bench = Bench([args.bench, "der", "--backend", "cuda", "--model", args.model, "--precision",
                        args.precision, "--extractors", str(t), *args.options.split()])
         bench.run(10), twin.run(10)
         times = [(twin.run(args.iterations), bench.run(args.iterations))

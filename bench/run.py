@@ -177,7 +177,7 @@ def step_rows(args, short, t):
                         if args.peer else ("", None))
     print(f"{name}: {args.rounds} rounds against {variant or 'nobody'}", file=sys.stderr)
     parts = {suffix + part: [binary, "der", "--model", MODELS[short], "--batch", BATCH, "--threads",
-                             args.threads, "--extractors", t, "--part", part]
+                             args.threads, "--extractors", t, "--masks", "--part", part]
              for suffix, binary in args.binaries.items() for part in ("step", "train", "frozen")}
     times, _ = alternate(args, parts, command)
     medians = {key: statistics.median(values) for key, values in times.items()}
