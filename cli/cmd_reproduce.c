@@ -165,7 +165,8 @@ static enum exit_code read_orders(struct request *r)
         bool is_last = *end == '\0';
         if (end == text || (!is_last && *end != ',') || order < 1 || order > MAX_ORDERS ||
             n == MAX_ORDERS)
-            return fail(EXIT_USAGE, "--orders wants numbers with commas between, not '%s'",
+            return fail(EXIT_USAGE,
+                        "--orders wants numbers from 1 to 3 with commas between, not '%s'",
                         r->orders);
         r->order[n++] = (int)order;
         text = is_last ? NULL : end + 1;

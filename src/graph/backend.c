@@ -126,6 +126,23 @@ enum der_status sequence_run(struct sequence *sequence)
     return sequence->be->ops->run(sequence->be, sequence);
 }
 
+enum der_status slot_init(struct der_ctx *ctx, struct arena *arena, const struct value *value,
+                          struct slot *out)
+{
+    *out = (struct slot){.name = arena_strdup(arena, value->name ? value->name : ""),
+                         .shape = value->shape,
+                         .dtype = value->dtype,
+                         .is_external = value->kind == VALUE_EXTERNAL};
+    return out->name ? DER_OK : ctx_nomem(ctx);
+}
+
+enum der_status slot_require(struct der_ctx *ctx, const struct slot *slot)
+{
+    if (slot->is_external && !slot->span.buffer)
+        return ctx_fail(ctx, DER_STATE, "value '%s' has not been bound to memory", slot->name);
+    return DER_OK;
+}
+
 enum der_status slot_check(struct der_ctx *ctx, const struct slot *slot, struct span span)
 {
     if (!slot->is_external)

@@ -154,6 +154,13 @@ struct slot {
     struct span span; /* buffer NULL until bound */
 };
 
+/* What a graph says about a value; the name is copied into the arena. */
+NODISCARD enum der_status slot_init(struct der_ctx *ctx, struct arena *arena,
+                                    const struct value *value, struct slot *out);
+
+/* DER_STATE when an external value has no memory yet. */
+NODISCARD enum der_status slot_require(struct der_ctx *ctx, const struct slot *slot);
+
 /* Shape, range and alignment of a span for a slot. */
 NODISCARD enum der_status slot_check(struct der_ctx *ctx, const struct slot *slot,
                                      struct span span);

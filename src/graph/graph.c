@@ -145,6 +145,14 @@ int graph_storage_of(const struct graph *g, int value)
     return value;
 }
 
+int64_t graph_column_of(const struct graph *g, int value)
+{
+    int64_t column = 0;
+    for (; g->values[value].kind == VALUE_ALIAS; value = g->values[value].alias_of)
+        column += g->values[value].alias_col;
+    return column;
+}
+
 bool node_overwrites_input(const struct node *node, int position)
 {
     switch (node->op) {

@@ -178,6 +178,8 @@ bool node_copy(struct arena *arena, const struct node *from, struct node *to);
 
 /* The value whose memory `value` uses: itself but for aliases. */
 int graph_storage_of(const struct graph *g, int value);
+/* The column of that memory where it begins. */
+int64_t graph_column_of(const struct graph *g, int value);
 
 /* True when the node reads, or reads and overwrites, that input. */
 bool node_overwrites_input(const struct node *node, int position);

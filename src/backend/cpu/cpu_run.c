@@ -36,9 +36,7 @@ static enum der_status resolve(struct cpu_program *p)
 {
     for (int v = 0; v < p->n_values; v++) {
         struct cpu_value *value = &p->values[v];
-        if (value->slot.is_external && !value->slot.span.buffer)
-            return ctx_fail(p->base.be->ctx, DER_STATE, "value '%s' has not been bound to memory",
-                            value->slot.name);
+        TRY(slot_require(p->base.be->ctx, &value->slot));
         if (value->owner == v)
             resolve_owner(p, value);
     }

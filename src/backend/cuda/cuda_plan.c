@@ -17,18 +17,12 @@ static enum der_status copy_values(struct cuda_program *p, const struct graph *g
     for (int v = 0; v < g->n_values; v++) {
         const struct value *from = &g->values[v];
         struct cuda_value *to = &p->values[v];
-        to->slot = (struct slot){.name = arena_strdup(&p->arena, from->name ? from->name : ""),
-                                 .shape = from->shape,
-                                 .dtype = from->dtype,
-                                 .is_external = from->kind == VALUE_EXTERNAL};
-        if (!to->slot.name)
-            return ctx_nomem(p->base.be->ctx);
+        TRY(slot_init(p->base.be->ctx, &p->arena, from, &to->slot));
         to->kind = from->kind;
         to->image = image[v];
         to->stored = image[v] ? cuda_padded(cuda_of(p)->type, from->shape.dim[1]) : 0;
-        to->owner = v;
-        for (; g->values[to->owner].kind == VALUE_ALIAS; to->owner = g->values[to->owner].alias_of)
-            to->col += g->values[to->owner].alias_col;
+        to->owner = graph_storage_of(g, v);
+        to->col = graph_column_of(g, v);
     }
     return DER_OK;
 }

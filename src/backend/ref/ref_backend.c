@@ -133,18 +133,9 @@ static enum der_status copy_values(struct ref_program *p, const struct graph *g)
         return ctx_nomem(p->base.be->ctx);
     for (int i = 0; i < g->n_values; i++) {
         const struct value *value = &g->values[i];
-        struct slot *slot = &p->slots[i];
-        slot->name = arena_strdup(&p->arena, value->name ? value->name : "");
-        if (!slot->name)
-            return ctx_nomem(p->base.be->ctx);
-        slot->shape = value->shape;
-        slot->dtype = value->dtype;
-        slot->is_external = value->kind == VALUE_EXTERNAL;
-
-        int storage = i;
-        for (; g->values[storage].kind == VALUE_ALIAS; storage = g->values[storage].alias_of)
-            p->values[i].column += g->values[storage].alias_col;
-        p->values[i].storage = storage;
+        TRY(slot_init(p->base.be->ctx, &p->arena, value, &p->slots[i]));
+        p->values[i].storage = graph_storage_of(g, i);
+        p->values[i].column = graph_column_of(g, i);
     }
     p->n_values = g->n_values;
     return DER_OK;
@@ -250,9 +241,7 @@ static struct ref_tensor locate(const struct ref_program *p, int value)
 static enum der_status check_bound(const struct ref_program *p)
 {
     for (int i = 0; i < p->n_values; i++)
-        if (p->slots[i].is_external && !p->slots[i].span.buffer)
-            return ctx_fail(p->base.be->ctx, DER_STATE, "value '%s' has not been bound to memory",
-                            p->slots[i].name);
+        TRY(slot_require(p->base.be->ctx, &p->slots[i]));
     return DER_OK;
 }
 
