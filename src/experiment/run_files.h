@@ -1,5 +1,5 @@
 /*
- * The files of a run folder: which are ours, and taking them away.
+ * Names in a run folder: their paths, and whether there are any that matter.
  */
 #ifndef EXPERIMENT_RUN_FILES_H
 #define EXPERIMENT_RUN_FILES_H
@@ -11,9 +11,5 @@ char *run_files_join(struct der_ctx *ctx, const char *folder, const char *name);
 
 /* Is there nothing but the lock and what a killed process left of files it was writing? */
 NODISCARD enum der_status run_files_is_empty(struct der_ctx *ctx, const char *folder, bool *out);
-
-/* Removes the files of a run, the lock aside. Nothing is removed when anything else lies there or when
- * another process works on the run. */
-NODISCARD enum der_status run_files_remove(struct der_ctx *ctx, const char *folder);
 
 #endif

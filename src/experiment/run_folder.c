@@ -2,6 +2,7 @@
 
 #include "core/file.h"
 #include "experiment/fingerprint.h"
+#include "experiment/run_files.h"
 #include "io/appender.h"
 #include "io/durable.h"
 #include "io/lock.h"
@@ -43,16 +44,6 @@ struct run_folder {
     int64_t n_lines; /* of metrics.jsonl */
 };
 
-/* path/name; caller frees with mem_free, NULL when memory is short. */
-static char *join(struct der_ctx *ctx, const char *path, const char *name)
-{
-    size_t size = strlen(path) + strlen(name) + 2;
-    char *joined = mem_alloc(&ctx->mem, size, 1);
-    if (joined)
-        (void)snprintf(joined, size, "%s/%s", path, name);
-    return joined;
-}
-
 static bool exists(const char *path)
 {
     return access(path, F_OK) == 0;
@@ -72,7 +63,7 @@ static enum der_status folder_new(struct der_ctx *ctx, const struct io_calls *io
     folder->path = mem_strdup(&ctx->mem, path);
     bool is_whole = folder->path != NULL;
     for (int i = 0; i < RUN_FILES && is_whole; i++) {
-        folder->file[i] = join(ctx, path, NAMES[i]);
+        folder->file[i] = run_files_join(ctx, path, NAMES[i]);
         is_whole = folder->file[i] != NULL;
     }
     return is_whole ? DER_OK : ctx_nomem(ctx);
@@ -179,7 +170,7 @@ enum der_status run_folder_create(struct der_ctx *ctx, const struct io_calls *io
 
 enum der_status run_folder_has_run(struct der_ctx *ctx, const char *path, bool *has_run)
 {
-    char *config = join(ctx, path, NAMES[FILE_CONFIG]);
+    char *config = run_files_join(ctx, path, NAMES[FILE_CONFIG]);
     if (!config)
         return ctx_nomem(ctx);
     *has_run = exists(config);
@@ -189,7 +180,7 @@ enum der_status run_folder_has_run(struct der_ctx *ctx, const char *path, bool *
 
 enum der_status run_folder_peek(struct der_ctx *ctx, const char *path, struct state_file **state)
 {
-    char *name = join(ctx, path, NAMES[FILE_STATE]);
+    char *name = run_files_join(ctx, path, NAMES[FILE_STATE]);
     *state = NULL;
     if (!name)
         return ctx_nomem(ctx);

@@ -265,53 +265,6 @@ static void test_running_out_of_memory_leaves_nothing_behind(void **state)
     assert_ok(f->ctx, status);
 }
 
-/* ---- taking the files away ----------------------------------------------------------------------- */
-
-static bool is_there(struct fixture *f, const char *name)
-{
-    return access(scratch_path(&f->scratch, name), F_OK) == 0;
-}
-
-static void test_the_files_of_a_run_can_be_removed(void **state)
-{
-    struct fixture *f = *state;
-    struct run_outcome outcome;
-    made_run_write(f->ctx, &f->scratch, "run", &f->run);
-    scratch_text(&f->scratch, "run/model.safetensors", "x");
-    assert_ok(f->ctx, run_files_remove(f->ctx, scratch_path(&f->scratch, "run")));
-    assert_false(is_there(f, "run/config.json") || is_there(f, "run/metrics.jsonl") ||
-                 is_there(f, "run/model.safetensors"));
-    assert_ok(f->ctx, read_run(f, &outcome));
-    assert_int_equal(outcome.state, RUN_ABSENT);
-}
-
-static void test_nothing_is_removed_beside_foreign_files(void **state)
-{
-    struct fixture *f = *state;
-    made_run_write(f->ctx, &f->scratch, "run", &f->run);
-    scratch_text(&f->scratch, "run/notes.txt", "x");
-    assert_int_equal(run_files_remove(f->ctx, scratch_path(&f->scratch, "run")), DER_STATE);
-    assert_non_null(strstr(der_ctx_error(f->ctx), "notes.txt"));
-    assert_true(is_there(f, "run/config.json") && is_there(f, "run/metrics.jsonl"));
-    /* A link is not a file of ours either, whatever its name. */
-    assert_int_equal(unlink(scratch_path(&f->scratch, "run/notes.txt")), 0);
-    assert_int_equal(symlink("/nowhere", scratch_path(&f->scratch, "run/x.safetensors")), 0);
-    assert_int_equal(run_files_remove(f->ctx, scratch_path(&f->scratch, "run")), DER_STATE);
-    assert_true(is_there(f, "run/config.json"));
-}
-
-static void test_nothing_is_removed_while_somebody_works_there(void **state)
-{
-    struct fixture *f = *state;
-    struct folder_lock *lock;
-    made_run_write(f->ctx, &f->scratch, "run", &f->run);
-    assert_ok(f->ctx, folder_lock_take(f->ctx, scratch_path(&f->scratch, "run"), &lock));
-    assert_int_equal(run_files_remove(f->ctx, scratch_path(&f->scratch, "run")), DER_STATE);
-    assert_true(is_there(f, "run/config.json"));
-    folder_lock_release(lock);
-    assert_ok(f->ctx, run_files_remove(f->ctx, scratch_path(&f->scratch, "run")));
-}
-
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -325,9 +278,6 @@ int main(void)
         TEST(test_damaged_metrics_are_refused_with_line_and_fault),
         TEST(test_damaged_configurations_are_refused),
         TEST(test_running_out_of_memory_leaves_nothing_behind),
-        TEST(test_the_files_of_a_run_can_be_removed),
-        TEST(test_nothing_is_removed_beside_foreign_files),
-        TEST(test_nothing_is_removed_while_somebody_works_there),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);
