@@ -3,7 +3,6 @@
 
 #include "config/preset.h"
 #include "experiment/run_files.h"
-#include "io/lock.h"
 #include "support/made_run.h"
 #include "support/test_ctx.h"
 
