@@ -56,22 +56,43 @@ static enum der_status test_step(struct experiment *x, const struct train_hooks 
                                  struct step_report *report)
 {
     struct learner *learner = x->learner;
-    struct evaluation e;
+    struct evaluation *e = &x->tested;
     int64_t params = learner_parameters(learner);
     int64_t total = params + param_set_count(learner->classifier);
-    enum der_status status = learner_test(learner, hooks, &e);
-    if (status == DER_OK) {
-        struct incremental_step step = {.n_classes = learner->n_classes,
-                                        .n = e.n,
-                                        .top1 = e.top1,
-                                        .top5 = e.top5,
-                                        .parameters = params,
-                                        .parameters_with_classifier = total};
-        status = incremental_add(x->metrics, &step);
-    }
-    evaluation_fini(x->ctx, &e);
-    TRY(status);
+    evaluation_fini(x->ctx, e);
+    TRY(learner_test(learner, hooks, e));
+    struct incremental_step step = {.n_classes = learner->n_classes,
+                                    .n = e->n,
+                                    .top1 = e->top1,
+                                    .top5 = e->top5,
+                                    .parameters = params,
+                                    .parameters_with_classifier = total};
+    TRY(incremental_add(x->metrics, &step));
     experiment_report(x->metrics, report);
+    return DER_OK;
+}
+
+/* Who was taken for whom in the latest test, by the classes of the protocol's steps: counts [n_groups][n_groups],
+ * which the caller frees. */
+static enum der_status count_confusion(const struct experiment *x, int n_groups, int64_t **counts)
+{
+    struct mem *mem = &x->ctx->mem;
+    const struct evaluation *e = &x->tested;
+    size_t side = (size_t)n_groups;
+    int *group_of = mem_alloc(mem, (size_t)e->n_classes, sizeof *group_of);
+    *counts = mem_alloc(mem, side * side, sizeof **counts);
+    if (!group_of || !*counts) {
+        mem_free(mem, group_of);
+        return ctx_nomem(x->ctx);
+    }
+    int label = 0;
+    for (int g = 0; g < n_groups; g++) {
+        int n = config_step_classes(&x->options.config, x->set->n_classes, g);
+        for (int i = 0; i < n; i++)
+            group_of[label++] = g;
+    }
+    prediction_confusion(e->predictions, e->n_predictions, group_of, n_groups, *counts);
+    mem_free(mem, group_of);
     return DER_OK;
 }
 
@@ -140,7 +161,13 @@ static enum der_status run_step(struct experiment *x, int t, int n_new, struct s
     TRY(measure_extras(x, t, &hooks, &extras, &record));
     record.ms_per_iter = x->ms_per_iter;
     record.peak_bytes = peak_bytes();
-    return run_folder_record(x->folder, x->ctx, record_step(&record));
+    int64_t *confusion;
+    enum der_status status = count_confusion(x, t + 1, &confusion);
+    record.confusion = confusion;
+    if (status == DER_OK)
+        status = run_folder_record(x->folder, x->ctx, record_step(&record));
+    mem_free(&x->ctx->mem, confusion);
+    return status;
 }
 
 static void summarise(const struct experiment *x, struct experiment_summary *summary)

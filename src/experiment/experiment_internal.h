@@ -25,13 +25,14 @@ struct experiment {
     struct state_file *from; /* where a resumed run stands; NULL: at the beginning */
     struct incremental *metrics;
     int n_steps;
-    double *representation; /* [n_steps, n_steps] A^i_j, where measured */
-    double *reference;      /* [n_steps] Abar^i, where measured */
-    double reference_own;   /* of the present step */
-    double bound_sum;       /* of the classifier's upper bounds */
-    double ms_per_iter;     /* of the newest representation stage; NAN: it was not run here */
-    int step;               /* steps of the protocol that are finished */
-    double start;           /* clock when it was opened */
+    struct evaluation tested; /* the latest test; zero before the first */
+    double *representation;   /* [n_steps, n_steps] A^i_j, where measured */
+    double *reference;        /* [n_steps] Abar^i, where measured */
+    double reference_own;     /* of the present step */
+    double bound_sum;         /* of the classifier's upper bounds */
+    double ms_per_iter;       /* of the newest representation stage; NAN: it was not run here */
+    int step;                 /* steps of the protocol that are finished */
+    double start;             /* clock when it was opened */
 };
 
 /* experiment_open.c */

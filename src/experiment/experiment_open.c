@@ -164,6 +164,7 @@ void experiment_close(struct experiment *x)
 {
     state_close(x->from);
     run_folder_close(x->folder);
+    evaluation_fini(x->ctx, &x->tested);
     incremental_free(x->metrics);
     mem_free(&x->ctx->mem, x->representation);
     mem_free(&x->ctx->mem, x->reference);

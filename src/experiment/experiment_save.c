@@ -35,7 +35,14 @@ enum der_status experiment_save_step(struct experiment *x)
         point.phase = PHASE_FINISHED;
     struct run_state state = state_of(x, &point);
     struct model model = learner_model(x->learner, x->classes);
-    return run_folder_save_step(x->folder, &model, x->learner->memory, &state);
+    struct prediction_file predictions = {.ctx = x->ctx,
+                                          .step = model.info.n_steps,
+                                          .split = x->test_split,
+                                          .classes = x->classes,
+                                          .n_classes = model.info.n_classes,
+                                          .predictions = x->tested.predictions,
+                                          .n = x->tested.n_predictions};
+    return run_folder_save_step(x->folder, &model, x->learner->memory, &predictions, &state);
 }
 
 /* ---- and back -------------------------------------------------------------------------------------- */

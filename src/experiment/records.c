@@ -147,6 +147,9 @@ cJSON *record_epoch(int step, const struct train_progress *p, const struct learn
     if (strcmp(stage_name(p->stage), "representation") == 0 && learner->kept_params > 0) {
         add_number(&m, "kept_params", (double)learner->kept_params);
         add_number(&m, "lambda_s", learner->lambda_s);
+        add_number(&m, "sparsity",
+                   1.0 - (double)learner->kept_params /
+                             (double)resnet_count_params(&learner->options.spec));
     }
     add_number(&m, "images_per_second", p->images_per_second);
     add_number(&m, "seconds", p->seconds);
@@ -178,6 +181,24 @@ static cJSON *class_accuracies(const struct incremental *run, int n_classes)
         }
     }
     return array;
+}
+
+/* Rows of counts. */
+static cJSON *confusion(const int64_t *counts, int n)
+{
+    double row[LEARNER_MAX_STEPS];
+    cJSON *rows = cJSON_CreateArray();
+    for (int i = 0; rows && i < n; i++) {
+        for (int j = 0; j < n; j++)
+            row[j] = (double)counts[i * n + j];
+        cJSON *item = cJSON_CreateDoubleArray(row, n);
+        if (!item || !cJSON_AddItemToArray(rows, item)) {
+            cJSON_Delete(item);
+            cJSON_Delete(rows);
+            return NULL;
+        }
+    }
+    return rows;
 }
 
 /* Channels of every layer of the newest extractor: streams by stage, then inner ones by block. */
@@ -228,6 +249,7 @@ cJSON *record_step(const struct step_record *step)
     add_number(&m, "params_total", (double)r->params_total);
     add_item(&m, "groups", accuracies(step->metrics, step->metrics->n_steps, incremental_group));
     add_item(&m, "per_class", class_accuracies(step->metrics, r->n_classes));
+    add_item(&m, "confusion", confusion(step->confusion, r->step));
     add_item(&m, "widths", widths(step->learner));
     add_probes(&m, step);
     add_number(&m, "seconds", r->seconds);

@@ -17,8 +17,10 @@ struct step_record {
     const struct incremental *metrics;
     const struct learner *learner;
     int n_new;
-    double ms_per_iter;                  /* of the representation stage */
-    int64_t peak_bytes;                  /* of the process so far */
+    double ms_per_iter; /* of the representation stage */
+    int64_t peak_bytes; /* of the process so far */
+    const int64_t
+        *confusion; /* [step, step] images of the classes of step i taken for those of step j */
     const struct probe_reading *reading; /* may be NULL, as the next two */
     const struct probe_reference *reference;
     const struct latency_report *latency;

@@ -6,6 +6,7 @@
 #include "io/appender.h"
 #include "io/durable.h"
 #include "io/lock.h"
+#include "store/model_text.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,8 +21,10 @@ enum run_file {
     FILE_STATE,
     FILE_MODEL,
     FILE_EXEMPLARS,
+    FILE_PREDICTIONS,
     FILE_MODEL_NEXT, /* written, but the state may not know of it yet */
     FILE_EXEMPLARS_NEXT,
+    FILE_PREDICTIONS_NEXT,
     RUN_FILES
 };
 
@@ -30,8 +33,10 @@ static const char *const NAMES[RUN_FILES] = {"config.json",
                                              "state.safetensors",
                                              "model.safetensors",
                                              "exemplars.safetensors",
+                                             "predictions.safetensors",
                                              "model.safetensors.next",
-                                             "exemplars.safetensors.next"};
+                                             "exemplars.safetensors.next",
+                                             "predictions.safetensors.next"};
 
 struct run_folder {
     struct der_ctx *ctx;
@@ -246,7 +251,7 @@ static enum der_status settle_one(struct run_folder *folder, enum run_file next,
     if (next == FILE_MODEL_NEXT)
         TRY(model_peek_steps(ctx, NULL, folder->file[next], &step));
     else
-        TRY(exemplar_peek_step(ctx, NULL, folder->file[next], &step));
+        TRY(text_peek_step(ctx, NULL, folder->file[next], &step));
     if (step == n_learnt)
         return move(folder, next, place);
     if (folder->io->unlink(folder->io->user, folder->file[next]) != 0)
@@ -264,6 +269,7 @@ static enum der_status reopen(struct run_folder *folder, struct state_file **sta
     int n_learnt = *state ? (*state)->state.metrics->n_steps : 0;
     TRY(settle_one(folder, FILE_MODEL_NEXT, FILE_MODEL, n_learnt));
     TRY(settle_one(folder, FILE_EXEMPLARS_NEXT, FILE_EXEMPLARS, n_learnt));
+    TRY(settle_one(folder, FILE_PREDICTIONS_NEXT, FILE_PREDICTIONS, n_learnt));
     TRY(sync_names(folder));
     return open_metrics(folder, *state ? (*state)->state.metrics_lines : 0);
 }
@@ -309,14 +315,18 @@ enum der_status run_folder_save(struct run_folder *folder, struct run_state *sta
 }
 
 enum der_status run_folder_save_step(struct run_folder *folder, const struct model *model,
-                                     const struct exemplars *memory, struct run_state *state)
+                                     const struct exemplars *memory,
+                                     const struct prediction_file *predictions,
+                                     struct run_state *state)
 {
     TRY(model_write(model, folder->io, folder->file[FILE_MODEL_NEXT]));
     TRY(exemplar_file_write(memory, model->info.classes, model->info.n_steps, folder->io,
                             folder->file[FILE_EXEMPLARS_NEXT]));
+    TRY(prediction_file_write(predictions, folder->io, folder->file[FILE_PREDICTIONS_NEXT]));
     TRY(run_folder_save(folder, state));
     TRY(move(folder, FILE_MODEL_NEXT, FILE_MODEL));
     TRY(move(folder, FILE_EXEMPLARS_NEXT, FILE_EXEMPLARS));
+    TRY(move(folder, FILE_PREDICTIONS_NEXT, FILE_PREDICTIONS));
     return sync_names(folder);
 }
 

@@ -1,9 +1,9 @@
 /*
  * The folder of a run: config.json with everything it was started with, metrics.jsonl with one object a line,
- * the model, the exemplars and the state after the latest save, and a lock while it is worked on.
+ * the model, the exemplars, the predictions and the state after the latest save, and a lock while it is worked on.
  * docs/FORMATS.md describes the files.
  *
- * No file is ever ahead of the state. After a step the model and the exemplars are written beside their places
+ * No file is ever ahead of the state. After a step model, exemplars and predictions are written beside their places
  * (NAME.next), then the state, which says how many steps are learnt, and only then they take their places. A
  * run that is opened again finishes that last part or throws away what the state does not know of; a kill
  * between any two calls thus leaves one state, and files that belong to it.
@@ -15,6 +15,7 @@
 #include "json/json.h"
 #include "store/exemplar_file.h"
 #include "store/model_file.h"
+#include "store/prediction_file.h"
 #include "store/state_file.h"
 
 struct run_folder;
@@ -53,9 +54,10 @@ NODISCARD enum der_status run_folder_record(struct run_folder *folder, struct de
  * here. */
 NODISCARD enum der_status run_folder_save(struct run_folder *folder, struct run_state *state);
 
-/* Saves what a finished step left: model, exemplars and state, all or none. */
+/* Saves what a finished step left: model, exemplars, predictions and state, all or none. */
 NODISCARD enum der_status run_folder_save_step(struct run_folder *folder, const struct model *model,
                                                const struct exemplars *memory,
+                                               const struct prediction_file *predictions,
                                                struct run_state *state);
 
 /* The model and the exemplars that belong to the state of a reopened run. Caller frees both. */

@@ -1,6 +1,6 @@
 /*
  * Saving a run: whatever system call fails, and whenever the process is killed, the folder holds one state, and
- * a model and exemplars that belong to it.
+ * a model, exemplars and predictions that belong to it.
  */
 #include "experiment/run_folder.h"
 
@@ -23,6 +23,8 @@ static const char *const NAMES[STEPS] = {"cat", "dog", "owl"};
 struct content {
     struct model model;
     struct exemplars *memory;
+    struct prediction prediction;
+    struct prediction_file predictions;
     struct incremental *metrics;
     struct param_set *full;
     struct run_state state;
@@ -127,6 +129,14 @@ static void make_content(struct fixture *f, struct content *c, int step)
         assert_ok(f->ctx, exemplars_add(c->memory, &sample, 1));
         assert_ok(f->ctx, incremental_add(c->metrics, &test));
     }
+    c->prediction = (struct prediction){.sample = 1000 * step, .confidence = 0.5F};
+    c->predictions = (struct prediction_file){.ctx = f->ctx,
+                                              .step = step,
+                                              .split = DATA_TEST,
+                                              .classes = NAMES,
+                                              .n_classes = step,
+                                              .predictions = &c->prediction,
+                                              .n = 1};
     c->state = (struct run_state){.step = step,
                                   .n_steps = STEPS,
                                   .metrics = c->metrics,
@@ -158,7 +168,7 @@ static cJSON *line(int step)
 static enum der_status save_step(struct fixture *f, struct run_folder *folder, struct content *c)
 {
     TRY(run_folder_record(folder, f->ctx, line(c->state.step)));
-    return run_folder_save_step(folder, &c->model, c->memory, &c->state);
+    return run_folder_save_step(folder, &c->model, c->memory, &c->predictions, &c->state);
 }
 
 static void begin(struct fixture *f, int step)
@@ -193,6 +203,7 @@ static int assert_coherent(struct fixture *f)
     struct state_file *state;
     struct model *model;
     struct exemplar_file *exemplars;
+    struct prediction_file *predictions;
     float value[COLS];
     assert_ok(f->ctx, run_folder_reopen(f->ctx, &f->quick, f->path, &folder, &state));
     assert_non_null(state);
@@ -208,7 +219,13 @@ static int assert_coherent(struct fixture *f)
     assert_ok(f->ctx, run_folder_load_exemplars(folder, STEPS, 1000, &exemplars));
     assert_int_equal(exemplars->step, step);
     assert_int_equal(exemplars->memory->lists[0].samples[0], 100 * step);
+    assert_ok(f->ctx, prediction_file_read(f->ctx, NULL,
+                                           scratch_path(&f->scratch, "run/predictions.safetensors"),
+                                           &predictions));
+    assert_int_equal(predictions->step, step);
+    assert_int_equal(predictions->predictions[0].sample, 1000 * step);
     assert_int_equal(count_lines(f), step);
+    prediction_file_free(predictions);
     exemplar_file_free(exemplars);
     model_free(model);
     param_set_free(full);
@@ -262,7 +279,7 @@ static void test_whichever_call_of_a_save_fails_one_whole_state_loads(void **sta
         int step = assert_coherent(f);
         if (!faults.failed_call) {
             assert_int_equal(step, 2);
-            assert_true(n > 25); /* three files of several calls each, and the renames */
+            assert_true(n > 30); /* four files of several calls each, and the renames */
             break;
         }
         assert_true(status == DER_IO || step == 2); /* a close that only read may fail unheard */

@@ -76,8 +76,10 @@ void learner_open_features(struct learner *learner)
 enum der_status learner_test(struct learner *learner, const struct train_hooks *hooks,
                              struct evaluation *out)
 {
-    struct reading reading = {
-        .learner = learner, .head = learner->classifier, .assemblies = learner->testing};
+    struct reading reading = {.learner = learner,
+                              .head = learner->classifier,
+                              .keeps_guesses = true,
+                              .assemblies = learner->testing};
     enum der_status status = reading_test(&reading, 0, learner->n_classes, hooks, out);
     learner->testing = reading.assemblies; /* kept: tests come in pairs and more */
     return status;

@@ -96,7 +96,7 @@ struct stage_point learner_point(const struct learner *learner);
 /* The learner as a model: parts are borrowed, the input is the test transform. classes [n_classes]. */
 struct model learner_model(const struct learner *learner, const char *const *classes);
 
-/* Tests on all classes learnt so far. */
+/* Tests on all classes learnt so far; what every image was taken for is part of it. */
 NODISCARD enum der_status learner_test(struct learner *learner, const struct train_hooks *hooks,
                                        struct evaluation *out);
 

@@ -25,6 +25,10 @@ struct loader_options learner_test_batches(const struct learner *learner,
 NODISCARD enum der_status learner_training_view(struct learner *learner, int n_new,
                                                 struct data_view **out);
 
+/* What divides the logits before the softmax: the first step, and methods without a second stage, train the
+ * classifier at temperature 1. */
+double learner_temperature(const struct learner *learner);
+
 /* The first step has a schedule of its own. */
 const struct schedule *learner_schedule(const struct learner *learner);
 
@@ -59,6 +63,7 @@ struct reading {
     struct learner *learner;
     struct param_set *head;
     int first, count;
+    bool keeps_guesses; /* tests keep what every image was taken for */
     struct assembly_cache assemblies;
 };
 void reading_fini(struct reading *reading);

@@ -72,8 +72,7 @@ enum der_status learner_restore_newest(struct learner *learner)
 
 /* ---- models --------------------------------------------------------------------------------------- */
 
-/* The first step, and methods without a second stage, train the classifier at temperature 1. */
-static double temperature_of(const struct learner *learner)
+double learner_temperature(const struct learner *learner)
 {
     const struct config *config = &learner->options.config;
     return config->second_stage && learner->step > 1 ? config->temperature : 1.0;
@@ -89,7 +88,7 @@ struct model learner_model(const struct learner *learner, const char *const *cla
                                    .input = learner->options.test_augment,
                                    .network = config->network,
                                    .width = config->width,
-                                   .temperature = temperature_of(learner),
+                                   .temperature = learner_temperature(learner),
                                    .version = der_version(),
                                    .preset = config->preset,
                                    .seed = config->seed},

@@ -78,6 +78,27 @@ static int teardown(void **state)
     return 0;
 }
 
+/* What every image was taken for agrees with what was counted, image by image of the view. */
+static void check_predictions(const struct learner *learner, const struct evaluation *result)
+{
+    const struct data_view *test = learner->options.test;
+    int64_t right[CLASSES] = {0};
+    int64_t at = 0;
+    for (int64_t i = 0; i < test->n; i++) {
+        if (test->items[i].label >= learner->n_classes)
+            continue;
+        const struct prediction *p = &result->predictions[at++];
+        assert_int_equal(p->sample, test->items[i].sample);
+        assert_int_equal(p->label, test->items[i].label);
+        assert_in_range(p->guess, 0, learner->n_classes - 1);
+        assert_true(p->confidence >= 1.0F / (float)learner->n_classes - 1e-6F &&
+                    p->confidence <= 1.0F);
+        right[p->label] += p->guess == p->label;
+    }
+    assert_int_equal(result->n_predictions, at);
+    assert_memory_equal(right, result->top1, (size_t)learner->n_classes * sizeof *right);
+}
+
 static double learn_all(struct fixture *f, struct learner *learner)
 {
     double top1 = 0.0;
@@ -86,6 +107,7 @@ static double learn_all(struct fixture *f, struct learner *learner)
         assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
         assert_ok(f->ctx, learner_test(learner, NULL, &result));
         top1 = evaluation_top1(&result, 0, learner->n_classes);
+        check_predictions(learner, &result);
         evaluation_fini(f->ctx, &result);
     }
     return top1;

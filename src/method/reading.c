@@ -15,6 +15,10 @@ static enum der_status describe(void *self, struct graph *g, struct assembly_io 
     int logits;
     TRY(assembly_attach(g, io, reading->head, false, &head));
     TRY(graph_linear(g, io->matrix, head->value[0], NO_VALUE, &logits));
+    if (reading->keeps_guesses) {
+        TRY(graph_expose(g, logits));
+        io->logits = logits;
+    }
     return graph_rank(g, logits, io->labels, reading->first, reading->count, &io->rank);
 }
 
@@ -48,8 +52,12 @@ enum der_status reading_test(struct reading *reading, int first, int last,
     *out = (struct evaluation){0};
     TRY(view_range(ctx, learner->options.test, first, last, &view));
     struct loader_options data = learner_test_batches(learner, view, learner->options.test_split);
-    enum der_status status =
-        evaluate(ctx, &testing, reading, &data, learner->n_classes, hooks, out);
+    struct evaluate_options options = {.ops = &testing,
+                                       .self = reading,
+                                       .data = &data,
+                                       .n_classes = learner->n_classes,
+                                       .temperature = learner_temperature(learner)};
+    enum der_status status = evaluate(ctx, &options, hooks, out);
     view_free(view);
     return status;
 }

@@ -8,32 +8,6 @@
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-static cJSON *make_text(const char *const *classes, int n, int step)
-{
-    cJSON *object = cJSON_CreateObject();
-    cJSON *names = cJSON_CreateStringArray(classes, n);
-    if (object && names && cJSON_AddNumberToObject(object, "format", 1) &&
-        cJSON_AddNumberToObject(object, "step", step) &&
-        cJSON_AddItemToObject(object, "classes", names))
-        return object;
-    cJSON_Delete(names);
-    cJSON_Delete(object);
-    return NULL;
-}
-
-static enum der_status describe(struct safetensors_writer *writer, struct der_ctx *ctx,
-                                const char *const *classes, int n, int step)
-{
-    char *text = NULL;
-    cJSON *object = make_text(classes, n, step);
-    enum der_status status = object ? json_print(ctx, object, false, &text) : ctx_nomem(ctx);
-    json_free(object);
-    if (status == DER_OK)
-        status = safetensors_describe(writer, STORE_METADATA_KEY, text);
-    mem_free(&ctx->mem, text);
-    return status;
-}
-
 /* counts [n_classes], then the samples of all classes one after the other; caller frees. */
 static enum der_status gather(const struct exemplars *memory, int64_t **numbers, int64_t *n_samples)
 {
@@ -78,7 +52,8 @@ enum der_status exemplar_file_write(const struct exemplars *memory, const char *
 {
     struct safetensors_writer *writer;
     TRY(safetensors_writer_new(memory->ctx, io, path, &writer));
-    enum der_status status = describe(writer, memory->ctx, classes, memory->n_classes, step);
+    enum der_status status =
+        text_describe(memory->ctx, writer, text_from_names(classes, memory->n_classes, step));
     if (status == DER_OK)
         status = write_lists(memory, writer);
     if (status != DER_OK) {
@@ -109,23 +84,6 @@ static enum der_status get_text(struct exemplar_file *e, const char *path,
     e->step = (int)step;
     json_free(object);
     return status;
-}
-
-/* A vector of whole numbers that is there; caller frees. */
-static enum der_status read_vector(struct der_ctx *ctx, const char *path,
-                                   struct safetensors_file *file, const char *name,
-                                   int64_t **values, int64_t *n)
-{
-    const struct safetensors_tensor *tensor = safetensors_find(file, name);
-    *values = NULL;
-    if (!tensor || tensor->rank != 1 || tensor->dtype != SAFETENSORS_I64)
-        return ctx_fail(ctx, DER_FORMAT, "%s: there is no vector of whole numbers '%s'", path,
-                        name);
-    *n = tensor->dim[0];
-    *values = mem_alloc(&ctx->mem, (size_t)*n, sizeof **values);
-    if (!*values)
-        return ctx_nomem(ctx);
-    return safetensors_read(file, tensor, SAFETENSORS_ANY, *values);
 }
 
 static int compare_numbers(const void *a, const void *b)
@@ -181,8 +139,8 @@ static enum der_status read_file(struct exemplar_file *e, const char *path,
                                  struct safetensors_file *file, int capacity, int64_t n_samples)
 {
     struct der_ctx *ctx = e->ctx;
-    int64_t *counts = NULL;
-    int64_t *samples = NULL;
+    void *counts = NULL;
+    void *samples = NULL;
     int64_t n_counts = 0;
     int64_t n = 0;
     int n_classes = 0;
@@ -190,9 +148,10 @@ static enum der_status read_file(struct exemplar_file *e, const char *path,
     if (safetensors_count(file) != 2)
         return ctx_fail(ctx, DER_FORMAT, "%s has %d tensors, want 'counts' and 'samples'", path,
                         safetensors_count(file));
-    enum der_status status = read_vector(ctx, path, file, "counts", &counts, &n_counts);
+    enum der_status status =
+        text_read_vector(ctx, path, file, "counts", SAFETENSORS_I64, &counts, &n_counts);
     if (status == DER_OK)
-        status = read_vector(ctx, path, file, "samples", &samples, &n);
+        status = text_read_vector(ctx, path, file, "samples", SAFETENSORS_I64, &samples, &n);
     if (status == DER_OK && (n_counts != n_classes || n_classes > capacity))
         status = ctx_fail(ctx, DER_FORMAT, "%s: %lld counts for %d classes; there can be %d", path,
                           (long long)n_counts, n_classes, capacity);
@@ -236,20 +195,4 @@ void exemplar_file_free(struct exemplar_file *file)
     exemplars_free(file->memory);
     arena_fini(&file->texts);
     mem_free(&file->ctx->mem, file);
-}
-
-enum der_status exemplar_peek_step(struct der_ctx *ctx, const struct io_calls *io, const char *path,
-                                   int *step)
-{
-    struct safetensors_file *file;
-    cJSON *object = NULL;
-    int64_t number = 0;
-    TRY(safetensors_open(ctx, io, path, &file));
-    enum der_status status = text_description(ctx, path, file, &object);
-    if (status == DER_OK)
-        status = json_get_int(ctx, path, object, "step", 1, MODEL_MAX_STEPS, &number);
-    *step = (int)number;
-    json_free(object);
-    safetensors_close(file);
-    return status;
 }

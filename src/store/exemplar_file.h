@@ -29,8 +29,4 @@ NODISCARD enum der_status exemplar_file_read(struct der_ctx *ctx, const struct i
                                              struct exemplar_file **out);
 void exemplar_file_free(struct exemplar_file *file);
 
-/* The steps that had been learnt, from the description alone. */
-NODISCARD enum der_status exemplar_peek_step(struct der_ctx *ctx, const struct io_calls *io,
-                                             const char *path, int *step);
-
 #endif

@@ -23,19 +23,6 @@ int64_t model_feature_dim(const struct model *model)
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-static enum der_status describe(const struct model *model, struct safetensors_writer *writer)
-{
-    struct der_ctx *ctx = model->ctx;
-    char *text = NULL;
-    cJSON *object = text_from_model(model);
-    enum der_status status = object ? json_print(ctx, object, false, &text) : ctx_nomem(ctx);
-    json_free(object);
-    if (status == DER_OK)
-        status = safetensors_describe(writer, STORE_METADATA_KEY, text);
-    mem_free(&ctx->mem, text);
-    return status;
-}
-
 static enum der_status write_tensors(const struct model *model, struct tensor_list *list,
                                      struct safetensors_writer *writer)
 {
@@ -44,7 +31,7 @@ static enum der_status write_tensors(const struct model *model, struct tensor_li
         TRY(tensor_list_add_params(list, prefix_of(i, prefix), model->extractors[i]->params,
                                    false));
     TRY(tensor_list_add_params(list, "", model->classifier, false));
-    TRY(describe(model, writer));
+    TRY(text_describe(model->ctx, writer, text_from_model(model)));
     return tensor_list_write(list, writer);
 }
 

@@ -83,6 +83,63 @@ enum der_status text_description(struct der_ctx *ctx, const char *source,
     return status;
 }
 
+enum der_status text_describe(struct der_ctx *ctx, struct safetensors_writer *writer, cJSON *object)
+{
+    char *text = NULL;
+    enum der_status status = object ? json_print(ctx, object, false, &text) : ctx_nomem(ctx);
+    json_free(object);
+    if (status == DER_OK)
+        status = safetensors_describe(writer, STORE_METADATA_KEY, text);
+    mem_free(&ctx->mem, text);
+    return status;
+}
+
+cJSON *text_from_names(const char *const *classes, int n, int step)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON *names = cJSON_CreateStringArray(classes, n);
+    if (object && names && cJSON_AddNumberToObject(object, "format", FORMAT) &&
+        cJSON_AddNumberToObject(object, "step", step) &&
+        cJSON_AddItemToObject(object, "classes", names))
+        return object;
+    cJSON_Delete(names);
+    cJSON_Delete(object);
+    return NULL;
+}
+
+enum der_status text_read_vector(struct der_ctx *ctx, const char *source,
+                                 struct safetensors_file *file, const char *name,
+                                 enum safetensors_dtype dtype, void **values, int64_t *n)
+{
+    const struct safetensors_tensor *tensor = safetensors_find(file, name);
+    *values = NULL;
+    *n = 0;
+    if (!tensor || tensor->rank != 1 || tensor->dtype != dtype)
+        return ctx_fail(ctx, DER_FORMAT, "%s: there is no vector '%s' of type %s", source, name,
+                        safetensors_dtype_name(dtype));
+    *values = mem_alloc(&ctx->mem, tensor->size, 1);
+    if (!*values)
+        return ctx_nomem(ctx);
+    *n = tensor->dim[0];
+    return safetensors_read(file, tensor, SAFETENSORS_FINITE, *values);
+}
+
+enum der_status text_peek_step(struct der_ctx *ctx, const struct io_calls *io, const char *path,
+                               int *step)
+{
+    struct safetensors_file *file;
+    cJSON *object = NULL;
+    int64_t number = 0;
+    TRY(safetensors_open(ctx, io, path, &file));
+    enum der_status status = text_description(ctx, path, file, &object);
+    if (status == DER_OK)
+        status = json_get_int(ctx, path, object, "step", 1, MODEL_MAX_STEPS, &number);
+    *step = (int)number;
+    json_free(object);
+    safetensors_close(file);
+    return status;
+}
+
 static int compare_texts(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);

@@ -23,6 +23,23 @@ NODISCARD enum der_status text_members(struct der_ctx *ctx, const char *source, 
 NODISCARD enum der_status text_description(struct der_ctx *ctx, const char *source,
                                            const struct safetensors_file *file, cJSON **out);
 
+/* Writes the description, which is taken over; NULL means that there was no memory to make it. */
+NODISCARD enum der_status text_describe(struct der_ctx *ctx, struct safetensors_writer *writer,
+                                        cJSON *object);
+
+/* A description of what belongs to classes: {"format", "step", "classes"}. NULL: no memory. */
+cJSON *text_from_names(const char *const *classes, int n, int step);
+
+/* A vector that is there, of that type; its floats are finite. Caller frees with mem_free, also after a
+ * failure. */
+NODISCARD enum der_status text_read_vector(struct der_ctx *ctx, const char *source,
+                                           struct safetensors_file *file, const char *name,
+                                           enum safetensors_dtype dtype, void **values, int64_t *n);
+
+/* The member `step` of the description in a file, and nothing else of it. */
+NODISCARD enum der_status text_peek_step(struct der_ctx *ctx, const struct io_calls *io,
+                                         const char *path, int *step);
+
 /* Names without one that is empty or occurs twice, from an array of texts; they and the list are the
  * arena's. At least `least` of them. */
 NODISCARD enum der_status text_names(struct der_ctx *ctx, const char *source, const cJSON *array,

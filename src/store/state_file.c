@@ -39,19 +39,6 @@ static cJSON *make_text(const struct run_state *state)
     return NULL;
 }
 
-static enum der_status describe(struct der_ctx *ctx, struct safetensors_writer *writer,
-                                const struct run_state *state)
-{
-    char *text = NULL;
-    cJSON *object = make_text(state);
-    enum der_status status = object ? json_print(ctx, object, false, &text) : ctx_nomem(ctx);
-    json_free(object);
-    if (status == DER_OK)
-        status = safetensors_describe(writer, STORE_METADATA_KEY, text);
-    mem_free(&ctx->mem, text);
-    return status;
-}
-
 /* The tests of all steps as flat arrays; caller frees numbers->all. */
 struct test_numbers {
     int64_t *all; /* owner of the rest */
@@ -133,7 +120,7 @@ enum der_status state_write(struct der_ctx *ctx, const struct io_calls *io, cons
 {
     struct safetensors_writer *writer;
     TRY(safetensors_writer_new(ctx, io, path, &writer));
-    enum der_status status = describe(ctx, writer, state);
+    enum der_status status = text_describe(ctx, writer, make_text(state));
     if (status == DER_OK)
         status = write_tensors(ctx, writer, state);
     if (status != DER_OK) {

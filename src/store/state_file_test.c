@@ -4,6 +4,7 @@
 #include "store/state_file.h"
 
 #include "store/exemplar_file.h"
+#include "store/model_text.h"
 #include "store/tensor_list.h"
 #include "support/scratch.h"
 #include "support/test_ctx.h"
@@ -292,7 +293,7 @@ static void test_exemplars_come_back_in_their_order(void **state)
     struct exemplar_file *file;
     int step;
     write_exemplars(f, samples, counts);
-    assert_ok(f->ctx, exemplar_peek_step(f->ctx, NULL, f->path, &step));
+    assert_ok(f->ctx, text_peek_step(f->ctx, NULL, f->path, &step));
     assert_int_equal(step, 2);
     assert_ok(f->ctx, exemplar_file_read(f->ctx, NULL, f->path, 5, 100, &file));
     assert_int_equal(file->step, 2);
@@ -333,7 +334,7 @@ static void test_every_fault_of_exemplars_is_told(void **state)
     assert_refused(f, 3, 100, "class 'cat' occurs twice");
     write_exemplars(f, samples, counts);
     change(f, "\"counts\"", "\"kounts\"");
-    assert_refused(f, 3, 100, "no vector of whole numbers 'counts'");
+    assert_refused(f, 3, 100, "no vector 'counts' of type I64");
     assert_ok(f->ctx, state_write(f->ctx, NULL, f->path, &f->state));
     assert_refused(f, 3, 100, "no member");
 }

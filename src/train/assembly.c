@@ -98,6 +98,8 @@ static enum der_status bind_all(const struct assembly_plan *plan, const struct g
     TRY(program_bind(p, io->matrix, (struct span){.buffer = a->desk.matrix}));
     TRY(bind_result(g, p, io->rank, &a->rank));
     TRY(bind_result(g, p, io->logits, &a->logits));
+    if (a->logits)
+        a->n_logits = (int)g->values[io->logits].shape.dim[1];
     for (int i = 0; i < io->n_uses; i++)
         TRY(params_bind(&io->use[i], p));
     for (int i = 0; i < ASSEMBLY_MAX_SCALARS; i++) {
@@ -212,5 +214,7 @@ struct stage_program assembly_program(const struct assembly *assembly)
                                   .image = assembly->desk.image,
                                   .labels = assembly->desk.labels,
                                   .losses = assembly->losses,
-                                  .rank = assembly->rank};
+                                  .rank = assembly->rank,
+                                  .logits = assembly->logits,
+                                  .n_logits = assembly->n_logits};
 }

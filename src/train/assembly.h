@@ -70,6 +70,7 @@ struct assembly {
     struct sequence *sequence;
     struct desk desk;                      /* borrowed from the desks */
     struct buffer *losses, *rank, *logits; /* NULL where the graph has none */
+    int n_logits;
 };
 
 /* Compiled assemblies by batch size. Zero-initialise. */

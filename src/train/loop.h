@@ -22,6 +22,8 @@ struct stage_program {
     struct buffer *labels; /* i32 [batch] */
     struct buffer *losses; /* [n_losses]; NULL when n_losses is 0 */
     struct buffer *rank;   /* i32 [batch], or NULL: accuracy is not measured */
+    struct buffer *logits; /* [batch, n_logits], or NULL: nobody wants to know what was guessed */
+    int n_logits;
 };
 
 /* Where the loop stands. */

@@ -14,7 +14,7 @@ fingerprint() { # RUN: content and times of all files
 
 start_reference
 check "a run has these files" diff <(cd whole && printf '%s\n' *) <(printf '%s\n' config.json \
-    exemplars.safetensors lock metrics.jsonl model.safetensors state.safetensors)
+    exemplars.safetensors lock metrics.jsonl {model,predictions,state}.safetensors)
 
 # A finished run.
 fingerprint whole >before

@@ -4,6 +4,7 @@
  */
 #include "fuzz_file.h"
 #include "store/exemplar_file.h"
+#include "store/model_text.h"
 
 enum { CAPACITY = 6, SAMPLES = 1000 };
 
@@ -34,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     enum der_status status = exemplar_file_read(ctx, &io, "fuzz", CAPACITY, SAMPLES, &file);
     if (status == DER_OK) {
         check_lists(file);
-        require(exemplar_peek_step(ctx, &io, "fuzz", &step) == DER_OK && step == file->step);
+        require(text_peek_step(ctx, &io, "fuzz", &step) == DER_OK && step == file->step);
     } else {
         check_refusal(ctx, status);
     }

@@ -16,7 +16,7 @@ strip_times() { # RUN: metrics.jsonl without what differs from run to run
 
 same_run() { # RUN RUN: byte for byte, times aside
     local file
-    for file in config.json model.safetensors exemplars.safetensors state.safetensors; do
+    for file in config.json {model,exemplars,predictions,state}.safetensors; do
         cmp "$1/$file" "$2/$file" || return 1
     done
     diff <(strip_times "$1") <(strip_times "$2") &&

@@ -160,5 +160,10 @@ enum der_status supervised_train(struct supervised *model, const char *name,
 enum der_status supervised_test(struct supervised *model, const struct loader_options *data,
                                 const struct train_hooks *hooks, struct evaluation *out)
 {
-    return evaluate(model->be->ctx, &TESTING, model, data, model->options.n_classes, hooks, out);
+    struct evaluate_options options = {.ops = &TESTING,
+                                       .self = model,
+                                       .data = data,
+                                       .n_classes = model->options.n_classes,
+                                       .temperature = 1.0};
+    return evaluate(model->be->ctx, &options, hooks, out);
 }
