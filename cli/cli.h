@@ -48,6 +48,7 @@ enum exit_code fail_status(const struct der_ctx *ctx, enum der_status status);
 enum exit_code cmd_help(int argc, char **argv);
 enum exit_code cmd_nets(int argc, char **argv);
 enum exit_code cmd_presets(int argc, char **argv);
+enum exit_code cmd_report(int argc, char **argv);
 enum exit_code cmd_reproduce(int argc, char **argv);
 enum exit_code cmd_train(int argc, char **argv);
 enum exit_code cmd_version(int argc, char **argv);

@@ -31,6 +31,13 @@ const struct command commands[] = {
         .run = cmd_presets,
     },
     {
+        .name = "report",
+        .usage = "RUN... -o FILE [OPTIONS]",
+        .summary = "show what runs came to: one page, or a table",
+        .details = "\n'der report --help' lists the options.\n",
+        .run = cmd_report,
+    },
+    {
         .name = "reproduce",
         .usage = "TABLE --data DIR --out DIR [OPTIONS]",
         .summary = "run a table of the paper again, beside its numbers",

@@ -36,7 +36,8 @@ static enum exit_code store_texts(const struct option *option, const char *text)
 {
     struct option_texts *texts = option->target;
     if (texts->n == OPTION_TEXTS_MAX)
-        return fail(EXIT_USAGE, "--%s is given more than %d times", option->name, OPTION_TEXTS_MAX);
+        return fail(EXIT_USAGE, "%s%s is given more than %d times",
+                    option->type == OPTION_WORDS ? "" : "--", option->name, OPTION_TEXTS_MAX);
     texts->text[texts->n++] = text;
     return EXIT_OK;
 }
@@ -53,6 +54,7 @@ static enum exit_code store(const struct option *option, const char *text)
     case OPTION_NUMBER:
         return store_number(option, text);
     case OPTION_TEXTS:
+    case OPTION_WORDS:
         return store_texts(option, text);
     case OPTION_FLAG:
         *(bool *)option->target = true;
@@ -73,30 +75,26 @@ static enum exit_code fail_unknown(const struct option *options, int n, const ch
     return fail(EXIT_USAGE, "unknown option '--%s'", name);
 }
 
-/* The row of the next word: the first whose target is still empty. */
+static bool is_word(const struct option *option)
+{
+    return option->type == OPTION_WORD || option->type == OPTION_WORDS;
+}
+
+/* The row of the next word: the first whose target is still empty, or that takes many. */
 static enum exit_code take_word(const struct option *options, int n, const char *command,
                                 const char *word)
 {
     for (int i = 0; i < n; i++)
-        if (options[i].type == OPTION_WORD && !*(const char **)options[i].target)
+        if (options[i].type == OPTION_WORDS ||
+            (options[i].type == OPTION_WORD && !*(const char **)options[i].target))
             return store(&options[i], word);
     return fail_unexpected_argument(command, word);
 }
 
-/* argv[*at] is a flag; *at moves on to its value when that is the next argument. */
-static enum exit_code take_flag(const struct option *options, int n, int argc, char **argv, int *at)
+/* The value of a flag: behind its equals sign, or the next argument, to which *at moves on. */
+static enum exit_code take_value(const struct option *option, const char *equals, int argc,
+                                 char **argv, int *at)
 {
-    const char *word = argv[*at] + 2;
-    const char *equals = strchr(word, '=');
-    size_t length = equals ? (size_t)(equals - word) : strlen(word);
-    int which = 0;
-    while (which < n &&
-           (options[which].type == OPTION_WORD || strlen(options[which].name) != length ||
-            strncmp(options[which].name, word, length) != 0))
-        which++;
-    if (which == n)
-        return fail_unknown(options, n, word, length);
-    const struct option *option = &options[which];
     if (option->type == OPTION_FLAG) {
         if (equals)
             return fail(EXIT_USAGE, "--%s takes no value", option->name);
@@ -110,11 +108,38 @@ static enum exit_code take_flag(const struct option *options, int n, int argc, c
     return store(option, value);
 }
 
+/* argv[*at] is a flag; *at moves on to its value when that is the next argument. */
+static enum exit_code take_flag(const struct option *options, int n, int argc, char **argv, int *at)
+{
+    const char *word = argv[*at] + 2;
+    const char *equals = strchr(word, '=');
+    size_t length = equals ? (size_t)(equals - word) : strlen(word);
+    int which = 0;
+    while (which < n && (is_word(&options[which]) || strlen(options[which].name) != length ||
+                         strncmp(options[which].name, word, length) != 0))
+        which++;
+    if (which == n)
+        return fail_unknown(options, n, word, length);
+    return take_value(&options[which], equals, argc, argv, at);
+}
+
+/* The option "out" when a word is its short form and there is such an option; NULL otherwise. */
+static const struct option *find_short(const struct option *options, int n, const char *word)
+{
+    for (int i = 0; i < n && strcmp(word, "-o") == 0; i++)
+        if (strcmp(options[i].name, "out") == 0)
+            return &options[i];
+    return NULL;
+}
+
 enum exit_code options_parse(const struct option *options, int n, int argc, char **argv)
 {
     enum exit_code code = EXIT_OK;
     for (int i = 1; i < argc && code == EXIT_OK; i++) {
-        if (strncmp(argv[i], "--", 2) == 0)
+        const struct option *by_letter = find_short(options, n, argv[i]);
+        if (by_letter)
+            code = take_value(by_letter, NULL, argc, argv, &i);
+        else if (strncmp(argv[i], "--", 2) == 0)
             code = take_flag(options, n, argc, argv, &i);
         else
             code = take_word(options, n, argv[0], argv[i]);
@@ -126,7 +151,7 @@ void options_print(const struct option *options, int n)
 {
     for (int i = 0; i < n; i++) {
         char flag[NAME_SHOWN_MAX + 1];
-        (void)snprintf(flag, sizeof flag, "%s%s%s%s", options[i].type == OPTION_WORD ? "" : "--",
+        (void)snprintf(flag, sizeof flag, "%s%s%s%s", is_word(&options[i]) ? "" : "--",
                        options[i].name, options[i].argument[0] ? " " : "", options[i].argument);
         printf("  %-*s %s\n", FLAG_COLUMN, flag, options[i].help);
     }

@@ -15,6 +15,7 @@ enum option_type {
     OPTION_FLAG,  /* --name alone */
     OPTION_TEXTS, /* may be given several times */
     OPTION_WORD,  /* no flag: a word by its place; rows are filled in their order */
+    OPTION_WORDS, /* all words that are left; the last row of its kind */
 };
 
 enum { OPTION_TEXTS_MAX = 128 };
@@ -33,7 +34,7 @@ struct option {
     void *target;         /* const char **, int *, double *, bool *, struct option_texts * */
 };
 
-/* Reads "--name value", "--name=value", "--name" of flags, and words. Anything else, an unknown flag, a
+/* Reads "--name value", "--name=value", "--name" of flags, and words; "-o" is short for "--out". Anything else, an unknown flag, a
  * missing or malformed value is reported and EXIT_USAGE returned; EXIT_OK otherwise. A word's target
  * must be NULL before. */
 enum exit_code options_parse(const struct option *options, int n, int argc, char **argv);

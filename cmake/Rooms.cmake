@@ -1,7 +1,7 @@
 # The library: every src/<room>/*.c except *_test.c, one object library per room, so that vendor
 # headers and flags reach the room that needs them and no other.
 set(der_rooms core json graph backend/ref backend/cpu backend/cuda nn model data train metrics config
-              io store report dist method experiment api)
+              io store dist method experiment report api)
 set(der_back_ends)
 set(room_targets)
 set(cpu_built FALSE)
@@ -15,6 +15,17 @@ function(der_room_sources room out)
     set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
+# der_embed_page(TARGET): the report's page becomes part of the library.
+function(der_embed_page target)
+    file(GLOB page_files CONFIGURE_DEPENDS src/report/page/*)
+    set(page_source ${generated_dir}/page_files.c)
+    add_custom_command(OUTPUT ${page_source}
+                       COMMAND ${CMAKE_COMMAND} -DOUT=${page_source}
+                               -DFOLDER=${CMAKE_CURRENT_SOURCE_DIR}/src/report/page -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/Embed.cmake
+                       DEPENDS ${page_files} ${CMAKE_CURRENT_SOURCE_DIR}/cmake/Embed.cmake VERBATIM)
+    target_sources(${target} PRIVATE ${page_source})
+endfunction()
+
 foreach(room IN LISTS der_rooms)
     der_room_sources(${room} sources)
     if(NOT sources OR (room STREQUAL "backend/cpu" AND NOT dnnl_found) OR
@@ -25,6 +36,9 @@ foreach(room IN LISTS der_rooms)
     add_library(${target} OBJECT ${sources})
     target_include_directories(${target} PRIVATE include src ${generated_dir} ${CJSON_INCLUDE_DIR})
     target_link_libraries(${target} PRIVATE der_flags)
+    if(room STREQUAL "report")
+        der_embed_page(${target})
+    endif()
     list(APPEND room_targets ${target})
     if(room MATCHES "^backend/(.*)")
         list(APPEND der_back_ends ${CMAKE_MATCH_1})

@@ -17,7 +17,6 @@ declare -A allowed=(
     [dist]="graph core"
     [data]="core"
     [metrics]="core"
-    [report]="metrics core"
     [io]="json graph core"
     [config]="train data graph core json"
     [nn]="graph core"
@@ -26,6 +25,7 @@ declare -A allowed=(
     [store]="io json model nn graph core data metrics"
     [method]="store config train model nn graph core data metrics io"
     [experiment]="method store config train model nn graph core data metrics io json"
+    [report]="experiment method store config train model nn graph core data metrics io json"
     [api]="experiment method store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
 )
 
@@ -34,7 +34,7 @@ declare -A vendor=(
     ['dnnl|oneapi/']="backend/cpu"
     ['omp\.h']="backend/cpu"
     ['cuda|cublas|cudnn|nccl']="backend/cuda dist"
-    ['cjson']="json config io store experiment api"
+    ['cjson']="json config io store experiment report api"
     ['zlib\.h|jpeglib\.h|png\.h']="data"
     ['mpi\.h']="dist"
 )

@@ -2,7 +2,7 @@
 # Are all files of the repository small enough to read and to keep?
 #
 # At most 800 lines for text that people write, at most 1 MiB for anything, and binary files
-# only as test data. Reads DER_CHECK_ROOT (default: this repository).
+# only as test data and as pictures of the documentation. Reads DER_CHECK_ROOT (default: this repository).
 set -uo pipefail
 cd "${DER_CHECK_ROOT:-$(dirname "$0")/..}" || exit 1
 max_lines=800
@@ -31,11 +31,11 @@ while IFS= read -r file; do
         complain "$file" "$bytes bytes, at most $max_bytes"
     fi
     if [ "$bytes" -gt 0 ] && ! grep -qI '' "$file"; then
-        [[ $file == tests/* ]] || complain "$file" "binary file outside tests/"
+        [[ $file == tests/* || $file == docs/*.png ]] || complain "$file" "binary file outside tests/"
         continue
     fi
     case $file in
-    *.c | *.h | *.cu | *.sh | *.awk | *.py | *.cmake | *.md | *CMakeLists.txt | Makefile | .ci/run)
+    *.c | *.h | *.cu | *.js | *.css | *.html | *.sh | *.awk | *.py | *.cmake | *.md | *CMakeLists.txt | Makefile | .ci/run)
         lines=$(wc -l <"$file")
         if [ "$lines" -gt "$max_lines" ]; then
             complain "$file" "$lines lines, at most $max_lines"

@@ -62,9 +62,10 @@ optional=(
     "python3-numpy:has_torch"
     "python3-torch:has_torch"
     "python3-pil:/usr/bin/python3 -c 'import PIL'"
+    "chromium:command -v chromium || command -v chromium-browser || command -v google-chrome"
 )
 if [ "${1:-}" = demo ]; then
-    optional=("dataset-fashion-mnist:test -d /usr/share/datasets/fashion-mnist")
+    optional=("dataset-fashion-mnist:test -d /usr/share/datasets/fashion-mnist" "libpng-dev:includes png.h")
 fi
 
 missing=()

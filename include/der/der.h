@@ -16,6 +16,7 @@
 #include <der/context.h>
 #include <der/export.h>
 #include <der/network.h>
+#include <der/report.h>
 #include <der/reproduce.h>
 #include <der/settings.h>
 #include <der/status.h>

@@ -21,7 +21,7 @@ static enum der_status on_epoch_done(void *user, const struct train_progress *p)
     struct experiment *x = user;
     if (p->epoch + 1 == p->epochs && strstr(p->stage, "representation"))
         x->ms_per_iter = 1e3 * p->seconds / (double)p->iterations_run;
-    return run_folder_record(x->folder, x->ctx, record_epoch(x->learner->step + 1, p, x->learner));
+    return run_folder_record(x->folder, x->ctx, record_epoch(x->step + 1, p, x->learner));
 }
 
 static bool is_cancelled(void *user)

@@ -1,6 +1,7 @@
 #include "experiment/records.h"
 
 #include "experiment/fingerprint.h"
+#include "json/maker.h"
 
 #include <der/version.h>
 
@@ -10,43 +11,6 @@
 #include <string.h>
 
 enum { FORMAT_VERSION = 1 };
-
-/* cJSON's adders return NULL when memory is short; once one has, the object is of no use. */
-struct maker {
-    cJSON *object;
-    bool failed;
-};
-
-static struct maker maker_new(void)
-{
-    cJSON *object = cJSON_CreateObject();
-    return (struct maker){.object = object, .failed = !object};
-}
-
-static void add_text(struct maker *m, const char *key, const char *text)
-{
-    m->failed |= !cJSON_AddStringToObject(m->object, key, text);
-}
-
-/* What was not measured is left out: JSON has no NAN. */
-static void add_number(struct maker *m, const char *key, double value)
-{
-    if (isfinite(value))
-        m->failed |= !cJSON_AddNumberToObject(m->object, key, value);
-}
-
-static void add_item(struct maker *m, const char *key, cJSON *item)
-{
-    m->failed |= !item || !cJSON_AddItemToObject(m->object, key, item);
-}
-
-static cJSON *done(struct maker *m)
-{
-    if (!m->failed)
-        return m->object;
-    cJSON_Delete(m->object);
-    return NULL;
-}
 
 static cJSON *int_array(const int32_t *values, int n)
 {
@@ -78,8 +42,7 @@ static cJSON *class_names(const struct dataset *set, const struct class_order *o
 {
     cJSON *names = cJSON_CreateArray();
     for (int k = 0; names && k < order->n; k++) {
-        cJSON *name = cJSON_CreateString(set->class_names[order->class_of[k]]);
-        if (!name || !cJSON_AddItemToArray(names, name)) {
+        if (!append_item(names, cJSON_CreateString(set->class_names[order->class_of[k]]))) {
             cJSON_Delete(names);
             return NULL;
         }
@@ -110,14 +73,13 @@ cJSON *record_config(const struct experiment_options *options, const cJSON *sett
     add_item(&m, "class_names", class_names(set, order));
     add_text(&m, "device", options->backend);
     add_text(&m, "precision", precision_name(options->backend_options.precision));
-    m.failed |=
-        !cJSON_AddBoolToObject(m.object, "deterministic", options->backend_options.deterministic);
+    add_bool(&m, "deterministic", options->backend_options.deterministic);
     add_number(&m, "threads", threads);
     add_text(&m, "onednn", build->dnnl);
     add_text(&m, "cuda_toolkit", build->cuda);
     add_number(&m, "max_steps", options->max_steps);
     add_text(&m, "measure", measure_names(options->measure, measures));
-    return done(&m);
+    return maker_done(&m);
 }
 
 /* ---- metrics.jsonl ----------------------------------------------------------------------------- */
@@ -141,7 +103,7 @@ cJSON *record_epoch(int step, const struct train_progress *p, const struct learn
     add_number(&m, "epoch", p->epoch + 1);
     add_number(&m, "epochs", p->epochs);
     add_number(&m, "lr", p->lr);
-    add_item(&m, "loss", done(&losses));
+    add_item(&m, "loss", maker_done(&losses));
     if (p->accuracy >= 0.0)
         add_number(&m, "train_top1", p->accuracy);
     if (strcmp(stage_name(p->stage), "representation") == 0 && learner->kept_params > 0) {
@@ -153,7 +115,7 @@ cJSON *record_epoch(int step, const struct train_progress *p, const struct learn
     }
     add_number(&m, "images_per_second", p->images_per_second);
     add_number(&m, "seconds", p->seconds);
-    return done(&m);
+    return maker_done(&m);
 }
 
 static cJSON *accuracies(const struct incremental *run, int n,
@@ -173,9 +135,7 @@ static cJSON *class_accuracies(const struct incremental *run, int n_classes)
     cJSON *array = cJSON_CreateArray();
     for (int c = 0; array && c < n_classes; c++) {
         double value = incremental_class(run, run->n_steps - 1, c, TOP1);
-        cJSON *item = isnan(value) ? cJSON_CreateNull() : cJSON_CreateNumber(value);
-        if (!item || !cJSON_AddItemToArray(array, item)) {
-            cJSON_Delete(item);
+        if (!append_item(array, number_or_null(value))) {
             cJSON_Delete(array);
             return NULL;
         }
@@ -191,9 +151,7 @@ static cJSON *confusion(const int64_t *counts, int n)
     for (int i = 0; rows && i < n; i++) {
         for (int j = 0; j < n; j++)
             row[j] = (double)counts[i * n + j];
-        cJSON *item = cJSON_CreateDoubleArray(row, n);
-        if (!item || !cJSON_AddItemToArray(rows, item)) {
-            cJSON_Delete(item);
+        if (!append_item(rows, cJSON_CreateDoubleArray(row, n))) {
             cJSON_Delete(rows);
             return NULL;
         }
@@ -213,7 +171,7 @@ static cJSON *widths(const struct learner *learner)
             inner[n++] = spec->inner[k][b];
     add_item(&m, "stream", int_array(spec->stream, spec->n_stages));
     add_item(&m, "inner", int_array(inner, n));
-    return done(&m);
+    return maker_done(&m);
 }
 
 static void add_probes(struct maker *m, const struct step_record *step)
@@ -255,7 +213,7 @@ cJSON *record_step(const struct step_record *step)
     add_number(&m, "seconds", r->seconds);
     add_number(&m, "ms_per_iter", step->ms_per_iter);
     add_number(&m, "peak_bytes", (double)step->peak_bytes);
-    return done(&m);
+    return maker_done(&m);
 }
 
 cJSON *record_end(const struct experiment_summary *summary)
@@ -276,5 +234,5 @@ cJSON *record_end(const struct experiment_summary *summary)
     add_number(&m, "fwt", summary->fwt);
     add_number(&m, "classifier_bound", summary->bound);
     add_number(&m, "seconds", summary->seconds);
-    return done(&m);
+    return maker_done(&m);
 }

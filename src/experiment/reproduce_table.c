@@ -1,10 +1,10 @@
 #include "experiment/reproduce_table.h"
 
+#include "core/text.h"
 #include "experiment/run_files.h"
 #include "io/durable.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,58 +63,6 @@ void reproduce_row(const struct reproduction *r, int index, struct reproduce_row
     out->fwt_difference = out->fwt.mean - out->transfer.forward;
 }
 
-/* ---- text that grows ----------------------------------------------------------------------------- */
-
-struct text {
-    struct mem *mem;
-    char *data;
-    size_t used, capacity;
-    bool failed; /* memory was short; nothing more is put */
-};
-
-static void put(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static bool reserve(struct text *text, size_t more)
-{
-    size_t wanted = text->used + more + 1;
-    if (wanted <= text->capacity)
-        return true;
-    size_t capacity = 2 * wanted;
-    char *data = mem_realloc(text->mem, text->data, capacity, 1);
-    if (!data)
-        return false;
-    text->data = data;
-    text->capacity = capacity;
-    return true;
-}
-
-static void put(struct text *text, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(NULL, 0, format, args);
-    va_end(args);
-    if (text->failed || n < 0 || !reserve(text, (size_t)n)) {
-        text->failed = true;
-        return;
-    }
-    va_start(args, format);
-    (void)vsnprintf(text->data + text->used, (size_t)n + 1, format, args);
-    va_end(args);
-    text->used += (size_t)n;
-}
-
-static enum der_status finish(const struct reproduction *r, struct text *text, char **out)
-{
-    *out = NULL;
-    if (text->failed) {
-        mem_free(text->mem, text->data);
-        return ctx_nomem(r->ctx);
-    }
-    *out = text->data;
-    return DER_OK;
-}
-
 /* ---- the title ----------------------------------------------------------------------------------- */
 
 /* A seed is chance, not protocol. */
@@ -123,27 +71,20 @@ static bool is_change(const char *assignment)
     return strncmp(assignment, "seed=", 5) != 0;
 }
 
-/* Quotes twice, as RFC 4180 has it. */
-static void put_escaped(struct text *text, const char *value)
-{
-    for (; *value; value++)
-        put(text, "%s%c", *value == '"' ? "\"" : "", *value);
-}
-
 /* The overrides with a space between two; nothing, not even `before`, when there are none. */
 static void put_changes(const struct reproduction *r, struct text *text, const char *before)
 {
     for (int i = 0; i < r->options.n_assignments; i++)
         if (is_change(r->options.assignments[i])) {
-            put(text, "%s", before);
-            put_escaped(text, r->options.assignments[i]);
+            text_put(text, "%s", before);
+            text_put_escaped(text, r->options.assignments[i]);
             before = " ";
         }
 }
 
 static void put_title(const struct reproduction *r, struct text *text)
 {
-    put(text, "%s: %s", r->table->id, r->table->title);
+    text_put(text, "%s: %s", r->table->id, r->table->title);
     put_changes(r, text, "; not the paper's protocol: ");
 }
 
@@ -230,19 +171,20 @@ static void widen(const struct line *line, int width[COLUMNS_MAX])
 static void put_line(struct text *text, const struct line *line, const int width[COLUMNS_MAX])
 {
     for (int i = 0; i < line->n; i++)
-        put(text, "%s%*s", i == 0 ? "| " : " | ", i == 0 ? -width[i] : width[i], line->cell[i]);
-    put(text, " |\n");
+        text_put(text, "%s%*s", i == 0 ? "| " : " | ", i == 0 ? -width[i] : width[i],
+                 line->cell[i]);
+    text_put(text, " |\n");
 }
 
 static void put_rule(struct text *text, int n, const int width[COLUMNS_MAX])
 {
     for (int i = 0; i < n; i++) {
-        put(text, "|");
+        text_put(text, "|");
         for (int k = 0; k < width[i] + 2 - (i > 0); k++)
-            put(text, "-");
-        put(text, "%s", i > 0 ? ":" : "");
+            text_put(text, "-");
+        text_put(text, "%s", i > 0 ? ":" : "");
     }
-    put(text, "|\n");
+    text_put(text, "|\n");
 }
 
 enum der_status reproduce_table_text(const struct reproduction *r, char **out)
@@ -257,14 +199,14 @@ enum der_status reproduce_table_text(const struct reproduction *r, char **out)
         widen(&line, width);
     }
     put_title(r, &text);
-    put(&text, "\n\n");
+    text_put(&text, "\n\n");
     put_line(&text, head, width);
     put_rule(&text, head->n, width);
     for (int i = 0; i < r->n_rows; i++) {
         make_line(r, i, &line);
         put_line(&text, &line, width);
     }
-    return finish(r, &text, out);
+    return text_finish(r->ctx, &text, out);
 }
 
 /* ---- CSV ----------------------------------------------------------------------------------------- */
@@ -311,30 +253,29 @@ static void put_csv_row(const struct reproduction *r, int index, struct text *te
 {
     struct reproduce_row row;
     reproduce_row(r, index, &row);
-    put(text, "\"");
-    put_escaped(text, row.run->label);
-    put(text, "\",%s,%d", row.run->preset, row.n_runs);
+    text_put_quoted(text, row.run->label);
+    text_put(text, ",%s,%d", row.run->preset, row.n_runs);
     for (int i = 0; i < N_CSV_COLUMNS; i++) {
         double value = *(const double *)(const void *)((const char *)&row + CSV_COLUMNS[i].offset);
-        put(text, ",");
+        text_put(text, ",");
         if (!isnan(value))
-            put(text, "%.10g", value);
+            text_put(text, "%.10g", value);
     }
-    put(text, ",\"");
+    text_put(text, ",\"");
     put_changes(r, text, "");
-    put(text, "\"\n");
+    text_put(text, "\"\n");
 }
 
 enum der_status reproduce_table_csv(const struct reproduction *r, char **out)
 {
     struct text text = {.mem = &r->ctx->mem};
-    put(&text, "row,preset,runs");
+    text_put(&text, "row,preset,runs");
     for (int i = 0; i < N_CSV_COLUMNS; i++)
-        put(&text, ",%s", CSV_COLUMNS[i].name);
-    put(&text, ",changed\n");
+        text_put(&text, ",%s", CSV_COLUMNS[i].name);
+    text_put(&text, ",changed\n");
     for (int i = 0; i < r->n_rows; i++)
         put_csv_row(r, i, &text);
-    return finish(r, &text, out);
+    return text_finish(r->ctx, &text, out);
 }
 
 /* ---- files --------------------------------------------------------------------------------------- */

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FORMAT = 1, SOURCE_MAX = 300, MAX_COUNT = 1 << 30 };
+enum { FORMAT = 1, MAX_COUNT = 1 << 30 };
 
 static const double PERCENT = 100.0;
 static const double MOST_PARAMS = 1e15;
@@ -49,6 +49,10 @@ static enum der_status read_config(struct der_ctx *ctx, const char *source, cons
     TRY(copy_text(ctx, source, root, "precision", out->precision));
     TRY(json_get_int(ctx, source, root, "train_images", 0, MAX_COUNT, &out->train_images));
     TRY(json_get_int(ctx, source, root, "test_images", 0, MAX_COUNT, &out->test_images));
+    int64_t max_steps = 0;
+    if (cJSON_HasObjectItem(root, "max_steps"))
+        TRY(json_get_int(ctx, source, root, "max_steps", 0, MAX_COUNT, &max_steps));
+    out->max_steps = (int)max_steps;
     TRY(json_get_array(ctx, source, root, "class_order", &order));
     out->n_classes = cJSON_GetArraySize(order);
     if (out->n_classes < 1 || (out->config.classes > 0 && out->n_classes != out->config.classes))
@@ -100,11 +104,17 @@ static enum der_status may(struct der_ctx *ctx, const char *source, const cJSON 
     return get(ctx, source, object, key, true, low, PERCENT, out);
 }
 
+int run_steps(const struct run_outcome *run)
+{
+    int n = config_steps(&run->config, run->n_classes);
+    return run->max_steps > 0 && run->max_steps < n ? run->max_steps : n;
+}
+
 /* How many steps of the run are recorded when all is done: joint training may leave out all but the
  * last. *n_steps is the number of that one. */
 static int recorded_steps(const struct run_outcome *run, int *n_steps)
 {
-    *n_steps = config_steps(&run->config, run->n_classes);
+    *n_steps = run_steps(run);
     return run->config.method == METHOD_JOINT && run->config.joint_last ? 1 : *n_steps;
 }
 
@@ -186,45 +196,35 @@ static enum der_status read_end(struct der_ctx *ctx, const char *source, const c
     return DER_OK;
 }
 
+struct reading {
+    struct der_ctx *ctx;
+    struct run_outcome *run;
+};
+
 /* Events of other names tell of things that are of no interest here. */
-static enum der_status read_event(struct der_ctx *ctx, const char *source, const cJSON *object,
-                                  struct run_outcome *run)
+static enum der_status read_event(void *user, const char *source, const cJSON *object)
 {
+    const struct reading *r = user;
     const char *event;
-    if (run->state == RUN_DONE)
-        return ctx_fail(ctx, DER_FORMAT, "%s: something follows the end of the run", source);
-    TRY(json_get_text(ctx, source, object, "event", &event));
+    if (r->run->state == RUN_DONE)
+        return ctx_fail(r->ctx, DER_FORMAT, "%s: something follows the end of the run", source);
+    TRY(json_get_text(r->ctx, source, object, "event", &event));
     if (strcmp(event, "step") == 0)
-        return read_step(ctx, source, object, run);
+        return read_step(r->ctx, source, object, r->run);
     if (strcmp(event, "end") == 0)
-        return read_end(ctx, source, object, run);
+        return read_end(r->ctx, source, object, r->run);
     return DER_OK;
 }
 
 enum der_status run_read_metrics(struct der_ctx *ctx, const char *source, const char *text,
                                  size_t length, struct run_outcome *out)
 {
-    const char *end = text + length;
-    int line = 0;
+    struct reading reading = {.ctx = ctx, .run = out};
     out->state = RUN_PARTIAL;
     out->n_steps = 0;
     out->avg_top1 = out->last_top1 = out->avg_top5 = out->last_top5 = out->avg_params = NAN;
     out->bwt = out->fwt = out->bound = NAN;
-    while (text < end) {
-        const char *newline = memchr(text, '\n', (size_t)(end - text));
-        if (!newline)
-            break;
-        char where[SOURCE_MAX];
-        cJSON *object;
-        (void)snprintf(where, sizeof where, "%.270s: line %d", source, ++line);
-        if (json_parse(ctx, where, text, (size_t)(newline - text), &object) != DER_OK)
-            return ctx_fail(ctx, DER_FORMAT, "%s is not JSON", where);
-        enum der_status status = read_event(ctx, where, object, out);
-        json_free(object);
-        TRY(status);
-        text = newline + 1;
-    }
-    return DER_OK;
+    return json_lines(ctx, source, text, length, read_event, &reading);
 }
 
 /* ---- the folder ---------------------------------------------------------------------------------- */

@@ -26,6 +26,7 @@ struct run_outcome {
     char data_kind[CONFIG_NAME];       /* "cifar100", "synth" ... */
     int64_t train_images, test_images; /* of the whole set */
     int n_classes;
+    int max_steps;               /* it was to stop after so many; 0: none */
     char precision[CONFIG_NAME]; /* "f32" ... */
 
     /* metrics.jsonl: the steps so far, in their order. */
@@ -38,6 +39,9 @@ struct run_outcome {
     double avg_params;
     double bwt, fwt, bound; /* per cent */
 };
+
+/* Steps that a run whose configuration has been read will have in the end. */
+int run_steps(const struct run_outcome *run);
 
 /* Reads the run in the folder `path`. A folder that holds something, but no run, is DER_FORMAT. */
 NODISCARD enum der_status run_read(struct der_ctx *ctx, const char *path, struct run_outcome *out);

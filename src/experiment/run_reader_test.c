@@ -116,6 +116,18 @@ static void test_joint_training_at_the_end_has_one_step(void **state)
     assert_true(outcome.avg_top1 == ACCURACY[0]);
 }
 
+static void test_a_run_that_was_to_stop_early_is_done_then(void **state)
+{
+    struct fixture *f = *state;
+    struct run_outcome out;
+    f->run.n_steps = f->run.max_steps = 2;
+    made_run_write(f->ctx, &f->scratch, "short", &f->run);
+    assert_ok(f->ctx, run_read(f->ctx, scratch_path(&f->scratch, "short"), &out));
+    assert_int_equal(out.state, RUN_DONE);
+    assert_int_equal(out.n_steps, 2);
+    assert_int_equal(run_steps(&out), 2);
+}
+
 /* However a process was killed: lines that are whole count, the rest does not. */
 static void test_every_truncation_is_a_run_that_was_begun(void **state)
 {
@@ -181,8 +193,8 @@ static void test_damaged_metrics_are_refused_with_line_and_fault(void **state)
         {"{\"event\":\"epoch\"", "{\"event\"\"epoch\"", "m: line 1 is not JSON"},
         {"\"event\":\"step\",", "", "line 2: 'event' is missing"},
         {"\"event\":\"step\"", "\"event\":3", "line 2: 'event' must be a text"},
-        {"{\"event\":\"epoch\",\"step\":1,\"loss\":{}}", "[]", "line 1: 'event' is missing"},
-        {"{\"event\":\"epoch\",\"step\":1,\"loss\":{}}", "", "line 1 is not JSON"},
+        {MADE_RUN_EPOCH, "[]", "line 1: 'event' is missing"},
+        {MADE_RUN_EPOCH, "", "line 1 is not JSON"},
         {"\"step\":2", "\"step\":3", "line 3: step 3 where step 2 belongs"},
         {"\"step\":2", "\"step\":1", "line 3: step 1 where step 2 belongs"},
         {"\"top1\":40", "\"top1\":140", "line 3: 'top1' must lie between 0 and 100"},
@@ -272,6 +284,7 @@ int main(void)
         TEST(test_something_else_in_its_place_is_refused),
         TEST(test_a_finished_run_gives_its_numbers),
         TEST(test_joint_training_at_the_end_has_one_step),
+        TEST(test_a_run_that_was_to_stop_early_is_done_then),
         TEST(test_every_truncation_is_a_run_that_was_begun),
         TEST(test_a_run_without_metrics_was_begun),
         TEST(test_damaged_metrics_are_refused_with_line_and_fault),

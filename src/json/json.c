@@ -3,6 +3,7 @@
 #include "core/file.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Line of a position, from 1. */
@@ -54,6 +55,29 @@ enum der_status json_parse(struct der_ctx *ctx, const char *source, const char *
         *out = NULL;
         return ctx_fail(ctx, DER_FORMAT, "%s: line %d: something follows the end of the JSON value",
                         source, line_of(text, end));
+    }
+    return DER_OK;
+}
+
+enum der_status json_lines(struct der_ctx *ctx, const char *source, const char *text, size_t length,
+                           json_line_fn *tell, void *user)
+{
+    enum { SOURCE_MAX = 300 };
+    const char *end = text + length;
+    int number = 0;
+    while (text < end) {
+        const char *newline = memchr(text, '\n', (size_t)(end - text));
+        if (!newline)
+            break;
+        char where[SOURCE_MAX];
+        cJSON *object;
+        (void)snprintf(where, sizeof where, "%.270s: line %d", source, ++number);
+        if (json_parse(ctx, where, text, (size_t)(newline - text), &object) != DER_OK)
+            return ctx_fail(ctx, DER_FORMAT, "%s is not JSON", where);
+        enum der_status status = tell(user, where, object);
+        json_free(object);
+        TRY(status);
+        text = newline + 1;
     }
     return DER_OK;
 }

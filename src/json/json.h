@@ -22,6 +22,14 @@ void json_free(cJSON *value);
 /* The same from a file of at most JSON_MAX_BYTES. */
 NODISCARD enum der_status json_read_file(struct der_ctx *ctx, const char *path, cJSON **out);
 
+/* Told of each line of a text, with what opens messages about it: "SOURCE: line N". */
+typedef enum der_status json_line_fn(void *user, const char *source, const cJSON *object);
+
+/* Parses the lines of a text one by one. A last line without its newline is what a killed process leaves, or one
+ * that is at it, and does not count. */
+NODISCARD enum der_status json_lines(struct der_ctx *ctx, const char *source, const char *text,
+                                     size_t length, json_line_fn *tell, void *user);
+
 /* Members of an object. A missing member or one of another type is DER_FORMAT. Texts are borrowed. */
 NODISCARD enum der_status json_get_object(struct der_ctx *ctx, const char *source,
                                           const cJSON *object, const char *key, const cJSON **out);

@@ -9,23 +9,37 @@
 
 enum { LINE_MAX_BYTES = 512 };
 
+/* What config.json says besides. */
+static const char *const TEXTS[][2] = {
+    {"der", "0.1.0"},       {"data", "nowhere"}, {"data_checksum", "0"}, {"device", "cpu"},
+    {"bad_images", "stop"}, {"measure", ""},     {"onednn", "2.6"},      {"cuda_toolkit", ""}};
+
 char *made_run_config(struct der_ctx *ctx, const struct made_run *run)
 {
     cJSON *settings;
     char *text;
     cJSON *root = cJSON_CreateObject();
     cJSON *order = cJSON_CreateArray();
+    cJSON *names = cJSON_CreateArray();
     assert_ok(ctx, config_to_json(ctx, &run->config, &settings));
     cJSON_AddNumberToObject(root, "format", 1);
-    cJSON_AddStringToObject(root, "der", "0.1.0");
     cJSON_AddItemToObject(root, "settings", settings);
     cJSON_AddStringToObject(root, "data_kind", "synth");
     cJSON_AddStringToObject(root, "precision", "f32");
     cJSON_AddNumberToObject(root, "train_images", run->train_images);
     cJSON_AddNumberToObject(root, "test_images", run->test_images);
-    for (int i = 0; i < run->n_classes; i++)
+    for (int i = 0; i < run->n_classes; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "class %d", i);
         cJSON_AddItemToArray(order, cJSON_CreateNumber(i));
+        cJSON_AddItemToArray(names, cJSON_CreateString(name));
+    }
     cJSON_AddItemToObject(root, "class_order", order);
+    cJSON_AddItemToObject(root, "class_names", names);
+    for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++)
+        cJSON_AddStringToObject(root, TEXTS[i][0], TEXTS[i][1]);
+    cJSON_AddNumberToObject(root, "threads", 1);
+    cJSON_AddNumberToObject(root, "max_steps", run->max_steps);
     assert_ok(ctx, json_print(ctx, root, true, &text));
     json_free(root);
     return text;
@@ -40,7 +54,7 @@ char *made_run_metrics(struct der_ctx *ctx, const struct made_run *run)
     double params = 0.0;
     int first = run->n_steps == 1 ? config_steps(&run->config, run->n_classes) : 1;
     assert_non_null(text);
-    used += (size_t)snprintf(text, size, "{\"event\":\"epoch\",\"step\":1,\"loss\":{}}\n");
+    used += (size_t)snprintf(text, size, "%s\n", MADE_RUN_EPOCH);
     for (int t = 0; t < run->n_steps; t++) {
         sum += run->top1[t];
         params += run->params * (t + 1);

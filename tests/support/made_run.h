@@ -7,6 +7,11 @@
 #include "config/config.h"
 #include "support/scratch.h"
 
+/* The first line of metrics.jsonl. */
+#define MADE_RUN_EPOCH                                                                             \
+    "{\"event\":\"epoch\",\"step\":1,\"stage\":\"representation\",\"epoch\":1,\"epochs\":1,"       \
+    "\"lr\":0.5,\"loss\":{}}"
+
 struct made_run {
     struct config config;
     int n_classes;
@@ -16,6 +21,7 @@ struct made_run {
     double params;      /* of one extractor; step t has t of them */
     double bwt, fwt;    /* NAN: not measured */
     bool is_partial;    /* no end */
+    int max_steps;      /* it was to stop after so many; 0: none */
 };
 
 /* The text of its config.json and of its metrics.jsonl; caller frees with mem_free. */

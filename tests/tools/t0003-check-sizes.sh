@@ -26,6 +26,10 @@ check_fails "refuses more than 1 MiB, even as test data" "$sizes"
 fresh_tree
 printf '\177ELF\0\0' >tree/src/program
 check_fails "refuses a binary file outside tests" "$sizes"
+fresh_tree
+mkdir -p tree/docs
+printf '\211PNG\0\0' >tree/docs/picture.png
+check "accepts a picture of the documentation" "$sizes"
 rm -rf tree
 mkdir tree
 check_fails "refuses to be content with nothing" "$sizes"

@@ -1,0 +1,18 @@
+# cmake -DOUT=FILE -DFOLDER=DIR -P Embed.cmake: writes a C file that holds the files of a folder, as
+# src/report/page.h declares them.
+file(GLOB FILES ${FOLDER}/*)
+set(text "/* The files of src/report/page. Written by the build from cmake/Embed.cmake; do not edit. */\n")
+string(APPEND text "#include \"report/page.h\"\n")
+set(rows "")
+set(number 0)
+foreach(file IN LISTS FILES)
+    file(READ ${file} bytes HEX)
+    string(REGEX REPLACE "(................................)" "\\1\n" bytes "${bytes}")
+    string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+    get_filename_component(name ${file} NAME)
+    string(APPEND text "\nstatic const unsigned char FILE_${number}[] = {\n${bytes}0x00};\n")
+    string(APPEND rows "    {\"${name}\", FILE_${number}, sizeof FILE_${number} - 1},\n")
+    math(EXPR number "${number} + 1")
+endforeach()
+string(APPEND text "\nconst struct page_file PAGE_FILES[] = {\n${rows}    {0},\n};\n")
+file(WRITE ${OUT} "${text}")

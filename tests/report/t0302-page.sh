@@ -1,0 +1,75 @@
+#!/bin/bash
+# The page in headless Chromium: of a run that was trained, of five runs, of a huge one, of one whose classes are called
+# like HTML, and of one that goes on.
+# labels: long
+. "$(dirname "$0")/../support/test-lib.sh"
+# shellcheck source=../support/runs.sh
+. "$test_dir/../support/runs.sh"
+
+if ! command -v python3 >/dev/null; then
+    skip "the page in a browser" "no python3"
+    done_testing
+fi
+if ! python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import chromium; sys.exit(not chromium.find())' \
+    "$root/tests/support"; then
+    skip "the page in a browser" "no chromium"
+    done_testing
+fi
+
+make_run() { # OUT OPTIONS...
+    python3 "$root/tests/support/make_run.py" "$DER" "$@"
+}
+
+check_page() { # WHAT PAGE KIND RUN...
+    local what=$1 verdict text
+    shift
+    python3 "$test_dir/check_page.py" "$@" >checks 2>check.err || echo "fail ends well: $(tail -n 1 check.err)" >>checks
+    while read -r verdict text; do
+        case $verdict in
+        pass) report 0 "$what: $text" ;;
+        fail)
+            echo "$text" >why
+            report 1 "$what: ${text%%: *}" why
+            ;;
+        *) echo "# $what: $text" ;;
+        esac
+    done <checks
+}
+
+expect_code 0 "a run" "$DER" train "${run_flags[@]}" --measure representation --out trained
+expect_code 0 "its page" "$DER" report trained -o trained.html
+check_page "trained run" trained.html run trained
+check "its images are there" grep -q 'data:image/png;base64,' trained.html
+
+for i in 1 2 3; do
+    make_run "five-$i" --seed "$i"
+done
+make_run five-4 --set prune=false
+make_run five-5 --set lambda_a=0.5 --set prune=false --until 3
+expect_code 0 "a page of five runs" "$DER" report five-* -o five.html
+check_page "five runs" five.html runs five-1 five-2 five-3 five-4 five-5
+
+make_run big --classes 1000 --steps 50 --epochs 170
+expect_code 0 "a page of a huge run" "$DER" report big -o big.html
+check_page "huge run" big.html run big
+
+make_run names --name '<script>hacked = 1</script>' --name '</script><img src=x onerror=hacked=1>' \
+    --name "\"'&amp;<b>bold</b>" --name $'line\xe2\x80\xa8separator' --name '__proto__' --name 'constructor' \
+    --name '<!--' --data "it's \"quoted\"</script>"
+mv names "it's \"quoted\" <b>"
+expect_code 0 "a page of classes called like HTML" "$DER" report "it's \"quoted\" <b>" -o names.html \
+    --title '<script>hacked=1</script> & "more"'
+check_page "hostile names" names.html names "it's \"quoted\" <b>"
+
+make_run going --until 2
+make_run whole
+"$DER" report going -o going.html --follow 1 >out 2>err &
+pid=$!
+until [ -s going.html ] || ! kill -0 "$pid"; do
+    sleep 0.05
+done 2>/dev/null
+check_page "unfinished run" going.html follow going "cp whole/*.safetensors whole/metrics.jsonl going/"
+wait "$pid"
+check "following ends with the run" test $? -eq 0
+
+done_testing
