@@ -21,7 +21,9 @@ function groupFigure(run, id, title, about, key) {
   const steps = run.steps.filter((s) => Array.isArray(s[key]));
   const n = Math.max(0, ...steps.map((s) => s[key].length));
   const hidden = new Set();
-  const items = Array.from({ length: n }, (_, i) => ({ id: `group:${i}`, label: groupName(run, i), sign: sign(groupColour(i, n), 0) }));
+  // Training on everything at once, at the end, knows one group.
+  const isOne = n === 1 && steps.every((s) => s.step > 1);
+  const items = Array.from({ length: n }, (_, i) => ({ id: `group:${i}`, label: isOne ? "all classes" : groupName(run, i), sign: sign(groupColour(i, n), 0) }));
   let box = null;
   const asLines = n <= MANY_GROUPS && run.bounds.length - 1 >= n;
   const legend = asLines && n > 1 ? keys(items, hidden, () => box.redraw(), true) : null;
