@@ -106,9 +106,9 @@ int image_scaled(int side, int scale)
 /* ---- colours --------------------------------------------------------------------------------- */
 
 /* Weights of ITU-R 601 in 16 bits, rounded: what Pillow's convert("L") computes. */
-static uint8_t luma(const uint8_t *rgb)
+uint8_t image_luma(uint8_t red, uint8_t green, uint8_t blue)
 {
-    return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
+    return (uint8_t)((red * 19595u + green * 38470u + blue * 7471u + 0x8000u) >> 16);
 }
 
 /* JPEG files hold CMYK inverted, as Adobe's programs write it; as Pillow does, this is taken for
@@ -133,7 +133,7 @@ static void convert(uint8_t *pixels, size_t n, int from, int to)
     }
     if (from == 3 && to == 1)
         for (size_t i = 0; i < n; i++)
-            pixels[i] = luma(pixels + 3 * i);
+            pixels[i] = image_luma(pixels[3 * i], pixels[3 * i + 1], pixels[3 * i + 2]);
 }
 
 /* ---- orientation ----------------------------------------------------------------------------- */

@@ -20,6 +20,8 @@ struct row_source {
 struct row_tools {
     struct image_decoder decoder;
     struct resample work;
+    uint8_t *pixels;        /* an image in memory as the augmentation wants it */
+    size_t pixels_capacity; /* bytes */
 };
 
 void row_tools_init(struct row_tools *tools, struct mem *mem, const struct file_io *io);
@@ -31,5 +33,18 @@ void row_tools_fini(struct row_tools *tools);
  * first augmentation that uses the whole image, as those for evaluation do. */
 NODISCARD enum der_status row_make(const struct row_source *source, struct row_tools *tools,
                                    int64_t sample, float *dst);
+
+/* The same for an image that is no sample of a set: in memory, with any strides; a file; or the bytes of one,
+ * which messages call `name`. */
+NODISCARD enum der_status row_from_image(const struct augment *augment,
+                                         const struct augment_draw *draw, struct row_tools *tools,
+                                         const struct image_view *image, float *dst);
+NODISCARD enum der_status row_from_file(const struct augment *augment,
+                                        const struct augment_draw *draw, struct row_tools *tools,
+                                        const char *path, float *dst);
+NODISCARD enum der_status row_from_bytes(const struct augment *augment,
+                                         const struct augment_draw *draw, struct row_tools *tools,
+                                         const char *name, const uint8_t *data, size_t size,
+                                         float *dst);
 
 #endif
