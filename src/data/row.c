@@ -2,7 +2,7 @@
 
 void row_tools_init(struct row_tools *tools, struct mem *mem, const struct file_io *io)
 {
-    *tools = (struct row_tools){.work = {.mem = mem}};
+    *tools = (struct row_tools){.form = {.mem = mem}, .work = {.mem = mem}};
     image_decoder_init(&tools->decoder, mem);
     tools->decoder.io = io;
 }
@@ -10,6 +10,7 @@ void row_tools_init(struct row_tools *tools, struct mem *mem, const struct file_
 void row_tools_fini(struct row_tools *tools)
 {
     image_decoder_fini(&tools->decoder);
+    image_form_fini(&tools->form);
     resample_fini(&tools->work);
 }
 
@@ -48,16 +49,59 @@ static enum der_status load_file(const struct augment_spec *spec, const struct a
     return image_decode(decoder, spec->channels, scale, &box, &image->image);
 }
 
+/* A sample that is in memory, as the bytes of `view`. */
+static enum der_status use_view(const struct row_source *source, struct row_tools *tools,
+                                const struct augment_draw *draw, int64_t sample,
+                                const struct image_view *view, float *dst)
+{
+    const struct augment_spec *spec = &source->augment.spec;
+    struct image_view formed;
+    if (!augment_fits(spec, view->height, view->width))
+        return fault_set(&tools->decoder.fault, DER_SHAPE,
+                         "image %lld of %s is %dx%d, the augmentation makes %dx%d without resizing",
+                         (long long)sample + 1, source->set->path, view->height, view->width,
+                         spec->height, spec->width);
+    TRY(image_form_apply(&tools->form, view, spec->channels, &formed));
+    struct augment_source image = augment_full_size(formed);
+    return augment_apply(&source->augment, draw, &image, &tools->work, dst);
+}
+
+static enum der_status use_file(const struct row_source *source, struct row_tools *tools,
+                                const struct augment_draw *draw, const char *file, float *dst)
+{
+    struct augment_source image;
+    TRY(load_file(&source->augment.spec, draw, &tools->decoder, file, &image));
+    return augment_apply(&source->augment, draw, &image, &tools->work, dst);
+}
+
+/* A sample that the owner of the set hands out. */
+static enum der_status use_source(const struct row_source *source, struct row_tools *tools,
+                                  const struct augment_draw *draw, int64_t sample, float *dst)
+{
+    const struct data_source *owner = &source->set->source;
+    struct image_view view = {0};
+    if (!owner->read(owner->user, source->split, sample, &view))
+        return fault_set(&tools->decoder.fault, DER_IO, "image %lld of %s cannot be had",
+                         (long long)sample + 1, source->set->path);
+    enum der_status status = use_view(source, tools, draw, sample, &view, dst);
+    if (owner->done)
+        owner->done(owner->user, &view);
+    return status;
+}
+
 enum der_status row_make(const struct row_source *source, struct row_tools *tools, int64_t sample,
                          float *dst)
 {
-    const struct data_part *part = &source->set->part[source->split];
-    const struct augment_spec *spec = &source->augment.spec;
-    struct augment_draw draw = augment_draw(spec, source->seed, source->epoch, sample);
-    struct augment_source image;
-    if (part->pixels)
-        image = augment_full_size(dataset_view(source->set, source->split, sample));
-    else
-        TRY(load_file(spec, &draw, &tools->decoder, part->files[sample], &image));
-    return augment_apply(&source->augment, &draw, &image, &tools->work, dst);
+    struct data_item item = dataset_item(source->set, source->split, sample);
+    struct augment_draw draw =
+        augment_draw(&source->augment.spec, source->seed, source->epoch, sample);
+    switch (item.place) {
+    case DATA_IN_MEMORY:
+        return use_view(source, tools, &draw, sample, &item.image, dst);
+    case DATA_IN_FILE:
+        return use_file(source, tools, &draw, item.file, dst);
+    case DATA_FROM_SOURCE:
+        break;
+    }
+    return use_source(source, tools, &draw, sample, dst);
 }
