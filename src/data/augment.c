@@ -237,7 +237,8 @@ struct augment_region augment_region(const struct augment_spec *spec,
     return region;
 }
 
-bool augment_resizes(const struct augment_spec *spec, int height, int width)
+/* Is an image of this size resized on its way, or only cut? */
+static bool is_resized(const struct augment_spec *spec, int height, int width)
 {
     if (spec->geometry == AUGMENT_PLAIN)
         return height != spec->height || width != spec->width;
@@ -371,7 +372,7 @@ enum der_status augment_apply(const struct augment *augment, const struct augmen
     const struct augment_spec *spec = &augment->spec;
     assert(source->image.channels == spec->channels);
     struct augment_region region = augment_region(spec, draw, source->height, source->width);
-    bool resizes = augment_resizes(spec, source->height, source->width);
+    bool resizes = is_resized(spec, source->height, source->width);
     struct image_view image = source->image;
     if (resizes) {
         TRY(resize_region(spec, &region, source, work, &image));

@@ -35,9 +35,10 @@ struct augment_spec {
     bool flip;                   /* left and right swapped for half of the draws */
     bool scaled_decode;          /* JPEG files may be decoded at 1/2, 1/4, 1/8 of their size where
                                         * that is still at least the size wanted; not Pillow's bytes */
-    bool adapts;       /* images that do not fit are made to: other channels are converted,
-                                        * and AUGMENT_PLAIN resizes other sizes, whatever the aspect ratio */
-    double brightness; /* factor uniform in [1 - b, 1 + b]; 0: none */
+    bool
+        adapts; /* AUGMENT_PLAIN: an image of another size is resized, whatever its aspect ratio; and sets
+                  * of other channels are taken, whose images are converted */
+    double brightness;                /* factor uniform in [1 - b, 1 + b]; 0: none */
     float mean[AUGMENT_CHANNELS_MAX]; /* in units of 1 = white */
     float std[AUGMENT_CHANNELS_MAX];
 };
@@ -83,9 +84,6 @@ NODISCARD enum der_status augment_init(struct der_ctx *ctx, const struct augment
 
 /* Can an image of this size be used? */
 bool augment_fits(const struct augment_spec *spec, int height, int width);
-
-/* Is an image of this size resized on its way, or only cut? */
-bool augment_resizes(const struct augment_spec *spec, int height, int width);
 
 struct augment_draw augment_draw(const struct augment_spec *spec, uint64_t seed, uint32_t epoch,
                                  int64_t sample);

@@ -1,6 +1,7 @@
 #include "data/image_file.h"
 
 #include "data/image_codec.h"
+#include "data/image_form.h"
 
 #include <assert.h>
 #include <string.h>
@@ -104,12 +105,6 @@ int image_scaled(int side, int scale)
 }
 
 /* ---- colours --------------------------------------------------------------------------------- */
-
-/* Weights of ITU-R 601 in 16 bits, rounded: what Pillow's convert("L") computes. */
-uint8_t image_luma(uint8_t red, uint8_t green, uint8_t blue)
-{
-    return (uint8_t)((red * 19595u + green * 38470u + blue * 7471u + 0x8000u) >> 16);
-}
 
 /* JPEG files hold CMYK inverted, as Adobe's programs write it; as Pillow does, this is taken for
  * granted, with or without Adobe's marker. With c = 255 - stored: (255 - c)(255 - k) / 255. */

@@ -80,7 +80,4 @@ int image_scaled(int side, int scale);
 NODISCARD enum der_status image_decode(struct image_decoder *decoder, int channels, int scale,
                                        const struct image_box *box, struct image_view *view);
 
-/* The grey of a colour, as Pillow has it. */
-uint8_t image_luma(uint8_t red, uint8_t green, uint8_t blue);
-
 #endif

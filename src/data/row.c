@@ -1,64 +1,19 @@
 #include "data/row.h"
 
+#include <stdio.h>
+
 void row_tools_init(struct row_tools *tools, struct mem *mem, const struct file_io *io)
 {
-    *tools = (struct row_tools){.work = {.mem = mem}};
+    *tools = (struct row_tools){.form = {.mem = mem}, .work = {.mem = mem}};
     image_decoder_init(&tools->decoder, mem);
     tools->decoder.io = io;
 }
 
 void row_tools_fini(struct row_tools *tools)
 {
-    mem_free(tools->work.mem, tools->pixels);
-    tools->pixels = NULL;
-    tools->pixels_capacity = 0;
     image_decoder_fini(&tools->decoder);
+    image_form_fini(&tools->form);
     resample_fini(&tools->work);
-}
-
-/* ---- images in memory ---------------------------------------------------------------------------- */
-
-/* What resampling can read. */
-static bool is_dense(const struct image_view *image)
-{
-    return image->pixel_stride == 1 ||
-           (image->channel_stride == 1 && image->pixel_stride == image->channels);
-}
-
-/* Copies the image, without gaps and with its channels interleaved; a colour image becomes grey where
- * `channels` is 1. */
-static enum der_status pack(struct row_tools *tools, struct image_view *image, int channels)
-{
-    size_t bytes;
-    if (!size_mul((size_t)image->height * (size_t)image->width, (size_t)channels, &bytes))
-        return DER_NOMEM;
-    if (tools->pixels_capacity < bytes) {
-        mem_free(tools->work.mem, tools->pixels);
-        tools->pixels = mem_alloc(tools->work.mem, bytes, 1);
-        tools->pixels_capacity = tools->pixels ? bytes : 0;
-        if (!tools->pixels)
-            return DER_NOMEM;
-    }
-    uint8_t *dst = tools->pixels;
-    ptrdiff_t next = image->channel_stride;
-    for (int y = 0; y < image->height; y++) {
-        const uint8_t *src = image->data + y * image->row_stride;
-        for (int x = 0; x < image->width; x++, src += image->pixel_stride) {
-            if (channels < image->channels)
-                *dst++ = image_luma(src[0], src[next], src[2 * next]);
-            else
-                for (int c = 0; c < channels; c++)
-                    *dst++ = src[c * next];
-        }
-    }
-    *image = (struct image_view){.data = tools->pixels,
-                                 .channels = channels,
-                                 .height = image->height,
-                                 .width = image->width,
-                                 .channel_stride = 1,
-                                 .row_stride = (ptrdiff_t)image->width * channels,
-                                 .pixel_stride = channels};
-    return DER_OK;
 }
 
 static enum der_status refuse_size(const struct augment_spec *spec, struct fault *fault,
@@ -70,26 +25,15 @@ static enum der_status refuse_size(const struct augment_spec *spec, struct fault
 }
 
 enum der_status row_from_image(const struct augment *augment, const struct augment_draw *draw,
-                               struct row_tools *tools, const struct image_view *image, float *dst)
+                               struct row_tools *tools, const char *name,
+                               const struct image_view *image, float *dst)
 {
-    static const char name[] = "the given picture";
     const struct augment_spec *spec = &augment->spec;
-    struct image_view view = *image;
-    struct fault *fault = &tools->decoder.fault;
-    if (!augment_fits(spec, view.height, view.width))
-        return refuse_size(spec, fault, name, view.height, view.width);
-    bool becomes_grey = view.channels == 3 && spec->channels == 1;
-    bool becomes_colour = view.channels == 1 && spec->channels == 3;
-    if (view.channels != spec->channels && !(spec->adapts && (becomes_grey || becomes_colour)))
-        return fault_set(fault, DER_SHAPE, "%s has %d channels, want %d", name, view.channels,
-                         spec->channels);
-    if (becomes_grey || (augment_resizes(spec, view.height, view.width) && !is_dense(&view)))
-        TRY(pack(tools, &view, becomes_grey ? 1 : view.channels));
-    if (becomes_colour) {
-        view.channels = spec->channels;
-        view.channel_stride = 0;
-    }
-    struct augment_source source = augment_full_size(view);
+    struct image_view formed;
+    if (!augment_fits(spec, image->height, image->width))
+        return refuse_size(spec, &tools->decoder.fault, name, image->height, image->width);
+    TRY(image_form_apply(&tools->form, image, spec->channels, &formed));
+    struct augment_source source = augment_full_size(formed);
     return augment_apply(augment, draw, &source, &tools->work, dst);
 }
 
@@ -140,23 +84,57 @@ enum der_status row_from_file(const struct augment *augment, const struct augmen
 }
 
 enum der_status row_from_bytes(const struct augment *augment, const struct augment_draw *draw,
-                               struct row_tools *tools, const char *name, const uint8_t *data,
-                               size_t size, float *dst)
+                               struct row_tools *tools, const char *name,
+                               const struct file_bytes *bytes, float *dst)
 {
-    TRY(image_load_bytes(&tools->decoder, name, data, size));
+    TRY(image_load_bytes(&tools->decoder, name, bytes->data, bytes->size));
     return row_from_loaded(augment, draw, tools, dst);
 }
 
 /* ---- samples of a set ---------------------------------------------------------------------------- */
 
+/* A sample that is in memory, as the bytes of `view`. */
+static enum der_status use_view(const struct row_source *source, struct row_tools *tools,
+                                const struct augment_draw *draw, int64_t sample,
+                                const struct image_view *view, float *dst)
+{
+    const struct augment *augment = &source->augment;
+    if (augment_fits(&augment->spec, view->height, view->width))
+        return row_from_image(augment, draw, tools, "", view, dst);
+    char name[CTX_ERROR_MAX / 2];
+    (void)snprintf(name, sizeof name, "sample %lld of %.200s", (long long)sample + 1,
+                   source->set->path);
+    return refuse_size(&augment->spec, &tools->decoder.fault, name, view->height, view->width);
+}
+
+/* A sample that the owner of the set hands out. */
+static enum der_status use_source(const struct row_source *source, struct row_tools *tools,
+                                  const struct augment_draw *draw, int64_t sample, float *dst)
+{
+    const struct data_source *owner = &source->set->source;
+    struct image_view view = {0};
+    if (!owner->read(owner->user, source->split, sample, &view))
+        return fault_set(&tools->decoder.fault, DER_IO, "image %lld of %s cannot be had",
+                         (long long)sample + 1, source->set->path);
+    enum der_status status = use_view(source, tools, draw, sample, &view, dst);
+    if (owner->done)
+        owner->done(owner->user, &view);
+    return status;
+}
+
 enum der_status row_make(const struct row_source *source, struct row_tools *tools, int64_t sample,
                          float *dst)
 {
-    const struct data_part *part = &source->set->part[source->split];
+    struct data_item item = dataset_item(source->set, source->split, sample);
     struct augment_draw draw =
         augment_draw(&source->augment.spec, source->seed, source->epoch, sample);
-    if (!part->pixels)
-        return row_from_file(&source->augment, &draw, tools, part->files[sample], dst);
-    struct image_view image = dataset_view(source->set, source->split, sample);
-    return row_from_image(&source->augment, &draw, tools, &image, dst);
+    switch (item.place) {
+    case DATA_IN_MEMORY:
+        return use_view(source, tools, &draw, sample, &item.image, dst);
+    case DATA_IN_FILE:
+        return row_from_file(&source->augment, &draw, tools, item.file, dst);
+    case DATA_FROM_SOURCE:
+        break;
+    }
+    return use_source(source, tools, &draw, sample, dst);
 }
