@@ -170,6 +170,7 @@ step headers tools/check_headers.sh
 step sizes tools/check_sizes.sh
 step format tools/check_format.sh
 step symbols tools/check_symbols.sh
+step abi tools/check_abi.sh
 
 [ "$dev_built" -eq 0 ] && run_groups dev -LE '^slow$'
 [ "$release_built" -eq 0 ] && run_groups release -LE '^slow$'
