@@ -21,11 +21,21 @@ import subprocess
 import sys
 import tempfile
 
-PREFIX = "der_"
+NAMES = re.compile("der_|DER_")
 
 
 def output_of(*command):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def parts(node, kind):
+    return [part for part in node.get("inner", []) if part["kind"] == kind]
+
+
+def is_ours(node):
+    """By its name; enumerations without one, by those of their constants."""
+    names = [part.get("name", "") for part in [node, *parts(node, "EnumConstantDecl")]]
+    return any(NAMES.match(name) for name in names)
 
 
 def include_flag(header):
@@ -37,17 +47,13 @@ def declarations(header):
     """The declarations of the library in a header and all that it includes, as clang's syntax tree."""
     tree = output_of("clang", "-std=c11", include_flag(header), "-fsyntax-only", "-Xclang", "-ast-dump=json",
                      "-x", "c", header)
-    return [node for node in json.loads(tree)["inner"] if node.get("name", "").startswith(PREFIX)]
+    return [node for node in json.loads(tree)["inner"] if is_ours(node)]
 
 
 def spelled(node):
     """A type as it is written, in one spelling whichever the version of clang."""
     text = node["type"]["qualType"].replace("_Bool", "bool")
     return re.sub(r" +\[", "[", text)
-
-
-def parts(node, kind):
-    return [part for part in node.get("inner", []) if part["kind"] == kind]
 
 
 def struct_rows(node):
@@ -69,7 +75,8 @@ def rows(nodes, exported):
             yield from struct_rows(node)
         elif node["kind"] == "EnumDecl":
             for value in parts(node, "EnumConstantDecl"):
-                yield (f"enum {node['name']}: {value['name']} = %lld", [f"(long long){value['name']}"])
+                yield (f"enum {node.get('name', '')}: {value['name']} = %lld",
+                       [f"(long long){value['name']}"])
         elif node["kind"] == "FunctionDecl" and node["name"] in exported:
             yield f"function {node['name']}: {spelled(node)}", []
         elif node["kind"] == "TypedefDecl":

@@ -9,6 +9,8 @@ printf '## [Unreleased]\n' >tree/CHANGELOG.md
 
 header='#include <stdbool.h>
 enum der_colour { DER_RED, DER_BLUE = 4 };
+enum { DER_MOST = 3 };
+enum { OTHERS_MOST = 3 };
 struct der_opaque;
 struct der_point { int x; double y; bool seen; };
 typedef void der_paint_fn(enum der_colour colour);
@@ -41,6 +43,7 @@ check "it holds a line for everything" diff - tree/tests/abi/libder.abi <<'ABI'
 soname libder.so.0.1
 enum der_colour: DER_RED = 0
 enum der_colour: DER_BLUE = 4
+enum : DER_MOST = 3
 struct der_point: 24 bytes, aligned to 8, 3 members
 struct der_point: x at 0, int
 struct der_point: y at 8, double
@@ -62,6 +65,7 @@ breaks "a member in the padding" 's/int x;/int x; int w;/' 'struct der_point: 24
 breaks "members that change places" 's/int x; double y;/double y; int x;/' 'struct der_point: x at 0'
 breaks "a member of another type" 's/int x;/unsigned x;/' 'struct der_point: x at 0, int'
 breaks "another value of an enumerator" 's/DER_BLUE = 4/DER_BLUE = 5/' 'enum der_colour: DER_BLUE = 4'
+breaks "another value of a constant" 's/DER_MOST = 3/DER_MOST = 4/' 'enum : DER_MOST = 3'
 breaks "another type of a callback" 's/(enum der_colour colour)/(int colour)/' 'type der_paint_fn'
 library "$header" 'int der_area(const struct der_point *c, int n) { return c ? n : 0; }'
 check_fails "refuses a library without a function that the header declares" "$abi"
