@@ -2,6 +2,7 @@
 # What `cmake --install` leaves, and that other projects can use it, also after it was moved.
 . "$(dirname "$0")/../support/test-lib.sh"
 . "$root/tests/support/installed.sh"
+. "$root/tests/support/runs.sh"
 
 version=$(sed -n 's/^#define DER_VERSION_[A-Z]* //p' "$root/include/der/version.h" | paste -sd .)
 soversion=${version%%.*}
@@ -64,6 +65,22 @@ done
 check "a program of two contexts in two threads is built" \
     build_outside cc -std=c11 -pthread "$test_dir/two_contexts.c" two_contexts
 expect_code 0 "and each comes to what it comes to alone" ./two_contexts
+
+# The locale is the program's; files and settings have points whatever it says.
+check "a program that has a locale is built" \
+    build_outside cc -std=c11 "$test_dir/decimal_comma.c" decimal_comma
+expect_code 0 "it works with a decimal point" env LC_ALL=C ./decimal_comma run-point
+if localedef -i de_DE -f UTF-8 ./de_DE.UTF-8 >locale.log 2>&1; then
+    expect_code 0 "and with a comma" env LOCPATH="$PWD" LC_ALL=de_DE.UTF-8 ./decimal_comma run-comma
+    check "which it really has" grep -qx , out
+    for file in config.json model.safetensors exemplars.safetensors state.safetensors; do
+        check "$file has the same bytes" cmp "run-point/$file" "run-comma/$file"
+    done
+    check "the metrics are the same" \
+        test "$(strip_times run-comma)" = "$(strip_times run-point)"
+else
+    skip "and with a comma" "there is no locale de_DE to be made (package locales)"
+fi
 
 # CMake
 project() { # FOLDER VERSION: a project that wants this version
