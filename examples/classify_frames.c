@@ -30,8 +30,9 @@ static enum der_status classify(struct der_model *model, const struct der_image 
                                 uint8_t *pixels, size_t n_bytes)
 {
     double first = 0.0, others = 0.0;
+    size_t got;
     long n = 0;
-    for (; fread(pixels, 1, n_bytes, stdin) == n_bytes; n++) {
+    for (; (got = fread(pixels, 1, n_bytes, stdin)) == n_bytes; n++) {
         struct der_guess guesses[TOP];
         double start = milliseconds();
         enum der_status status = der_model_predict(model, frame, 1, TOP, guesses);
@@ -43,8 +44,9 @@ static enum der_status classify(struct der_model *model, const struct der_image 
             printf(" %s %.1f %%", guesses[i].name, 100.0 * (double)guesses[i].probability);
         printf("\n");
     }
-    /* The first call makes what the others use again. */
-    if (n > 1)
+    if (got > 0)
+        fprintf(stderr, "%zu bytes of a last frame, which has %zu, are left over\n", got, n_bytes);
+    if (n > 1) /* the first call makes what the others use again */
         fprintf(stderr, "%ld frames: the first in %.2f ms, then %.2f ms a frame\n", n, first,
                 others / (double)(n - 1));
     return DER_OK;
