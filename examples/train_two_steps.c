@@ -88,18 +88,16 @@ int main(int argc, char **argv)
     const char *data = argc > 1 ? argv[1] : "synth:classes=4,train=60,test=20,size=16,seed=1";
     const char *run = argc > 2 ? argv[2] : NULL;
 
+    (void)signal(SIGINT, interrupt);
+
     struct der_ctx_options options = {.threads = 2};
     struct der_ctx *ctx = NULL;
     enum der_status status = der_ctx_new(&options, &ctx);
-    if (status != DER_OK) {
-        fprintf(stderr, "train_two_steps: %s\n", der_status_text(status));
-        return 1;
-    }
-    (void)signal(SIGINT, interrupt);
-
-    status = train(ctx, data, run);
-    if (status != DER_OK)
-        fprintf(stderr, "train_two_steps: %s\n", der_ctx_error(ctx));
+    if (status == DER_OK)
+        status = train(ctx, data, run);
+    if (status != DER_OK) /* the context has the sentence, where there is a context */
+        fprintf(stderr, "train_two_steps: %s\n",
+                ctx ? der_ctx_error(ctx) : der_status_text(status));
     der_ctx_free(ctx);
     return status == DER_OK ? 0 : 1;
 }
