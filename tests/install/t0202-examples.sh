@@ -56,4 +56,25 @@ check_fails "a model that is not there is refused" by-make/classify_frames nothi
 check "with a sentence" grep -q '^classify_frames: .*nothing' err
 check_fails "frames without a size are refused" by-make/classify_frames run 40 0 </dev/null
 
+expect_code 0 "own_data learns from its own pictures" by-make/own_data own.safetensors
+check "first two classes" grep -q '^learnt 2 classes from 80 pictures' out
+check "then one" grep -q '^learnt 1 classes from 40 pictures' out
+check "and is tested on all" test "$(grep -Ec '^(rows|columns|chequers): [0-9]+ of 20 right' out)" -eq 3
+if [ -z "$sanitizer" ]; then
+    check "most of which is right (by chance: 20 of 60)" \
+        awk '/ of 20 right/ { right += $2 } END { exit !(right > 40) }' out
+    # Stripes of 8 pixels in 48 x 48, lying and standing, which the model has not seen.
+    /usr/bin/python3 -c '
+import sys
+for standing in (0, 1):
+    for y in range(48):
+        for x in range(48):
+            sys.stdout.buffer.write(bytes([(x if standing else y) // 8 % 2 * 200] * 3))' >stripes
+    expect_code 0 "its model classifies frames" by-cmake/classify_frames own.safetensors 48 48 <stripes
+    check "lying stripes are rows" grep -q '^frame 0: rows' out
+    check "standing ones are columns" grep -q '^frame 1: columns' out
+fi
+check_fails "a model that cannot be saved is told" by-make/own_data nowhere/own.safetensors
+check "with a sentence" grep -q '^own_data: .*nowhere' err
+
 done_testing
