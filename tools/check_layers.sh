@@ -26,7 +26,8 @@ declare -A allowed=(
     [store]="io json model nn graph core data metrics"
     [method]="store config train model nn graph core data metrics io"
     [experiment]="method store config train model nn graph core data metrics io json"
-    [api]="experiment method store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
+    [learn]="method store config train model nn graph core data metrics io json"
+    [api]="experiment learn method store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
 )
 
 # Vendor headers -> the rooms that may see them.

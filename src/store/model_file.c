@@ -110,10 +110,8 @@ static enum der_status declare_classifier(struct model *model, int64_t feature_d
 static enum der_status copy_tensors(const struct model *from, struct model *to)
 {
     for (int i = 0; i < from->n_extractors; i++) {
-        const struct extractor *extractor = from->extractors[i];
-        TRY(extractor_new(extractor->be, &extractor->spec, &to->extractors[i]));
+        TRY(extractor_copy(from->extractors[i], &to->extractors[i]));
         to->n_extractors++;
-        TRY(param_set_copy(to->extractors[i]->params, extractor->params));
     }
     TRY(declare_classifier(to, model_feature_dim(from)));
     TRY(param_set_allocate(to->classifier, from->classifier->be));
