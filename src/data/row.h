@@ -34,4 +34,18 @@ void row_tools_fini(struct row_tools *tools);
 NODISCARD enum der_status row_make(const struct row_source *source, struct row_tools *tools,
                                    int64_t sample, float *dst);
 
+/* The same for a picture that is no sample of a set: one in memory, a file, or the bytes of a file, which
+ * messages call `name`. */
+NODISCARD enum der_status row_from_image(const struct augment *augment,
+                                         const struct augment_draw *draw, struct row_tools *tools,
+                                         const char *name, const struct image_view *image,
+                                         float *dst);
+NODISCARD enum der_status row_from_file(const struct augment *augment,
+                                        const struct augment_draw *draw, struct row_tools *tools,
+                                        const char *path, float *dst);
+NODISCARD enum der_status row_from_bytes(const struct augment *augment,
+                                         const struct augment_draw *draw, struct row_tools *tools,
+                                         const char *name, const struct file_bytes *bytes,
+                                         float *dst);
+
 #endif

@@ -100,19 +100,17 @@ static enum der_status may(struct der_ctx *ctx, const char *source, const cJSON 
     return get(ctx, source, object, key, true, low, PERCENT, out);
 }
 
-/* How many steps of the run are recorded when all is done: joint training may leave out all but the
- * last. *n_steps is the number of that one. */
-static int recorded_steps(const struct run_outcome *run, int *n_steps)
+int run_recorded_steps(const struct run_outcome *run)
 {
-    *n_steps = config_steps(&run->config, run->n_classes);
-    return run->config.method == METHOD_JOINT && run->config.joint_last ? 1 : *n_steps;
+    bool has_one = run->config.method == METHOD_JOINT && run->config.joint_last;
+    return has_one ? 1 : config_steps(&run->config, run->n_classes);
 }
 
 static enum der_status read_step(struct der_ctx *ctx, const char *source, const cJSON *object,
                                  struct run_outcome *run)
 {
-    int n_steps;
-    int n_recorded = recorded_steps(run, &n_steps);
+    int n_steps = config_steps(&run->config, run->n_classes);
+    int n_recorded = run_recorded_steps(run);
     int next = n_recorded == n_steps ? run->n_steps + 1 : n_steps;
     int64_t step = 0;
     if (run->n_steps == n_recorded || run->n_steps == LEARNER_MAX_STEPS)
@@ -164,8 +162,8 @@ static enum der_status check_end(struct der_ctx *ctx, const char *source,
 static enum der_status read_end(struct der_ctx *ctx, const char *source, const cJSON *object,
                                 struct run_outcome *run)
 {
-    int n_steps;
-    int n_recorded = recorded_steps(run, &n_steps);
+    int n_steps = config_steps(&run->config, run->n_classes);
+    int n_recorded = run_recorded_steps(run);
     int64_t steps = 0;
     TRY(json_get_int(ctx, source, object, "steps", 0, MAX_COUNT, &steps));
     if (run->n_steps != n_recorded)

@@ -50,4 +50,7 @@ NODISCARD enum der_status run_read_metrics(struct der_ctx *ctx, const char *sour
                                            const char *text, size_t length,
                                            struct run_outcome *out);
 
+/* How many steps are recorded when all is done: joint training may leave out all but the last. */
+int run_recorded_steps(const struct run_outcome *run);
+
 #endif
