@@ -31,6 +31,13 @@ const struct command commands[] = {
         .run = cmd_info,
     },
     {
+        .name = "learn",
+        .usage = "MODEL --new DIR [OPTIONS]",
+        .summary = "add the classes of an image folder to a model",
+        .details = "\n'der learn --help' lists the options.\n",
+        .run = cmd_learn,
+    },
+    {
         .name = "nets",
         .usage = "",
         .summary = "list the networks that can serve as extractors",

@@ -27,7 +27,8 @@ declare -A allowed=(
     [predict]="store train model nn graph core data metrics io json"
     [method]="store config train model nn graph core data metrics io"
     [experiment]="method store config train model nn graph core data metrics io json"
-    [api]="experiment method predict store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
+    [learn]="method store config train model nn graph core data metrics io json"
+    [api]="experiment learn method predict store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
 )
 
 # Vendor headers -> the rooms that may see them.

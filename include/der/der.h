@@ -17,6 +17,7 @@
 #include <der/data.h>
 #include <der/export.h>
 #include <der/inspect.h>
+#include <der/learn.h>
 #include <der/model.h>
 #include <der/network.h>
 #include <der/reproduce.h>
