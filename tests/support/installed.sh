@@ -2,7 +2,7 @@
 # projects do.
 #
 # shellcheck shell=bash
-# shellcheck disable=SC2034 # for the scripts
+# shellcheck disable=SC2034,SC2154 # for and from the scripts
 build=$(dirname "$LIBDER")
 prefix=$trash/prefix
 strict=(-Wall -Wextra -Wpedantic -Werror)
