@@ -193,9 +193,11 @@ static void put_choice(const struct setting *setting, struct config *config, int
  * writer does not promise that of a 16th or 17th digit. */
 static double round_to_digits(double value)
 {
-    char text[2 * WORD_MAX];
-    (void)snprintf(text, sizeof text, "%.15g", value);
-    return strtod(text, NULL) + 0.0; /* no negative zero */
+    char text[DECIMAL_TEXT_MAX];
+    const char *end;
+    decimal_write(value, 15, text);
+    (void)decimal_read(text, &value, &end);
+    return value + 0.0; /* no negative zero */
 }
 
 static bool read_value(const struct setting *setting, const char *text, double *value)
