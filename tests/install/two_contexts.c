@@ -1,11 +1,14 @@
 /*
  * Two contexts in two threads of one program, by the installed headers and library alone: each comes to what
  * it comes to alone, and keeps its errors to itself.
+ *
+ *     two_contexts KILOBYTES      the stack of the threads
  */
 #include <der/der.h>
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct worker {
@@ -65,8 +68,23 @@ static int is_same(const struct worker *a, const struct worker *b)
            strcmp(a->error, b->error) == 0 && strstr(a->error, a->seed) != NULL;
 }
 
-int main(void)
+/* As threads of programs often have: little stack. */
+static bool start(pthread_t *thread, size_t stack_bytes, struct worker *worker)
 {
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0)
+        return false;
+    bool is_started = pthread_attr_setstacksize(&attributes, stack_bytes) == 0 &&
+                      pthread_create(thread, &attributes, work, worker) == 0;
+    (void)pthread_attr_destroy(&attributes);
+    return is_started;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2)
+        return 2;
+    size_t stack_bytes = (size_t)atoi(argv[1]) * 1024;
     struct worker alone[2] = {{.seed = "seed=1"}, {.seed = "seed=2"}};
     struct worker together[2] = {{.seed = "seed=1"}, {.seed = "seed=2"}};
     pthread_t threads[2];
@@ -74,7 +92,7 @@ int main(void)
     for (int i = 0; i < 2; i++)
         work(&alone[i]);
     for (int i = 0; i < 2; i++)
-        if (pthread_create(&threads[i], NULL, work, &together[i]) != 0)
+        if (!start(&threads[i], stack_bytes, &together[i]))
             return 1;
     for (int i = 0; i < 2; i++)
         if (pthread_join(threads[i], NULL) != 0)
