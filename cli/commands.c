@@ -10,11 +10,25 @@
 
 const struct command commands[] = {
     {
+        .name = "eval",
+        .usage = "MODEL --data DIR [OPTIONS]",
+        .summary = "test a model on a data set",
+        .details = "\n'der eval --help' lists the options.\n",
+        .run = cmd_eval,
+    },
+    {
         .name = "help",
         .usage = "[COMMAND]",
         .summary = "list the commands, or describe one",
         .details = "",
         .run = cmd_help,
+    },
+    {
+        .name = "info",
+        .usage = "MODEL|RUN|--preset NAME [OPTIONS]",
+        .summary = "describe a model, a run or a preset",
+        .details = "\n'der info --help' lists the options.\n",
+        .run = cmd_info,
     },
     {
         .name = "learn",
@@ -29,6 +43,13 @@ const struct command commands[] = {
         .summary = "list the networks that can serve as extractors",
         .details = "",
         .run = cmd_nets,
+    },
+    {
+        .name = "predict",
+        .usage = "MODEL IMAGE|DIR|-... [OPTIONS]",
+        .summary = "name the classes of pictures",
+        .details = "\n'der predict --help' lists the options.\n",
+        .run = cmd_predict,
     },
     {
         .name = "presets",

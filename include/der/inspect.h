@@ -53,8 +53,9 @@ struct der_run;
 /* Per cent where nothing else is said; what was not measured, or not yet, is NAN. Texts are borrowed. */
 struct der_run_info {
     enum der_run_state state; /* DER_RUN_PARTIAL: begun, and not at its end */
-    bool is_running;          /* some process works on it now */
-    bool has_model;           /* a step is finished, and der_model_load takes the folder */
+    bool has_ended;  /* also of a run that was to end before the last step of its protocol */
+    bool is_running; /* some process works on it now */
+    bool has_model;  /* a step is finished, and der_model_load takes the folder */
     const char *preset, *method, *network;
     const char *data_kind, *precision;
     int n_classes;

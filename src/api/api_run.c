@@ -121,36 +121,31 @@ struct der_run_info der_run_info(const struct der_run *run)
 {
     const struct run_outcome *o = &run->outcome;
     int n = o->n_steps;
-    return (struct der_run_info){.state = o->state == RUN_DONE ? DER_RUN_DONE : DER_RUN_PARTIAL,
-                                 .is_running = run->is_running,
-                                 .has_model = run->has_model,
-                                 .preset = o->config.preset,
-                                 .method = run->method,
-                                 .network = o->config.network,
-                                 .data_kind = o->data_kind,
-                                 .precision = o->precision,
-                                 .n_classes = o->n_classes,
-                                 .train_images = o->train_images,
-                                 .test_images = o->test_images,
-                                 .steps_done = n,
-                                 .n_steps = run_recorded_steps(o),
-                                 .phase = run->phase,
-                                 .epochs_saved = run->epochs_saved,
-                                 .last_top1 = n > 0 ? o->top1[n - 1] : NAN,
-                                 .last_top5 = n > 0 ? o->top5[n - 1] : NAN,
-                                 .avg_top1 = mean(o->top1, n),
-                                 .avg_top5 = mean(o->top5, n),
-                                 .avg_params = mean(o->params, n),
-                                 .bwt = o->bwt,
-                                 .fwt = o->fwt,
-                                 .classifier_bound = o->bound};
-}
-
-/* Of a recorded step, from 1. A run that records one step alone records its last. */
-static int step_number(const struct run_outcome *o, int index)
-{
-    int n_steps = config_steps(&o->config, o->n_classes);
-    return index + 1 + n_steps - run_recorded_steps(o);
+    return (struct der_run_info){
+        .state = o->state == RUN_DONE ? DER_RUN_DONE : DER_RUN_PARTIAL,
+        .has_ended = o->has_ended,
+        .is_running = run->is_running,
+        .has_model = run->has_model,
+        .preset = o->config.preset,
+        .method = run->method,
+        .network = o->config.network,
+        .data_kind = o->data_kind,
+        .precision = o->precision,
+        .n_classes = o->n_classes,
+        .train_images = o->train_images,
+        .test_images = o->test_images,
+        .steps_done = n,
+        .n_steps = run_records_last_alone(o) ? 1 : config_steps(&o->config, o->n_classes),
+        .phase = run->phase,
+        .epochs_saved = run->epochs_saved,
+        .last_top1 = n > 0 ? o->top1[n - 1] : NAN,
+        .last_top5 = n > 0 ? o->top5[n - 1] : NAN,
+        .avg_top1 = mean(o->top1, n),
+        .avg_top5 = mean(o->top5, n),
+        .avg_params = mean(o->params, n),
+        .bwt = o->bwt,
+        .fwt = o->fwt,
+        .classifier_bound = o->bound};
 }
 
 enum der_status der_run_step(const struct der_run *run, int index, struct der_run_step *out)
@@ -159,7 +154,7 @@ enum der_status der_run_step(const struct der_run *run, int index, struct der_ru
     *out = (struct der_run_step){0};
     if (index < 0 || index >= o->n_steps)
         return ctx_fail(run->ctx, DER_ARG, "there is no step %d; %d are done", index, o->n_steps);
-    *out = (struct der_run_step){.step = step_number(o, index),
+    *out = (struct der_run_step){.step = run_step_number(o, index),
                                  .top1 = o->top1[index],
                                  .top5 = o->top5[index],
                                  .params = (int64_t)o->params[index]};
@@ -171,7 +166,7 @@ static cJSON *steps_json(const struct run_outcome *o)
     cJSON *array = cJSON_CreateArray();
     for (int i = 0; array && i < o->n_steps; i++) {
         cJSON *object = cJSON_CreateObject();
-        bool complete = api_json_number(object, "step", step_number(o, i)) &&
+        bool complete = api_json_number(object, "step", run_step_number(o, i)) &&
                         api_json_number(object, "top1", o->top1[i]) &&
                         api_json_number(object, "top5", o->top5[i]) &&
                         api_json_number(object, "parameters", o->params[i]);
@@ -186,6 +181,7 @@ static cJSON *steps_json(const struct run_outcome *o)
 static bool fill(cJSON *object, const struct der_run_info *info, const struct run_outcome *o)
 {
     return api_json_text(object, "state", info->state == DER_RUN_DONE ? "done" : "partial") &&
+           api_json_bool(object, "ended", info->has_ended) &&
            api_json_bool(object, "running", info->is_running) &&
            api_json_bool(object, "model", info->has_model) &&
            api_json_text(object, "data_kind", info->data_kind) &&
