@@ -31,7 +31,8 @@ struct der_data_info {
     const char *kind; /* "cifar100", "folder", "memory", "source" ...; borrowed */
     int n_classes;
     int64_t n_train, n_test;
-    int channels, height, width; /* 0 where pictures differ */
+    int channels;      /* 1 where all pictures are grey, else 3 */
+    int height, width; /* 0 where pictures differ, or where the set does not know */
 };
 
 /* Opens what `der train --data` takes: a folder, or "synth:...". class_list names a file with the classes to

@@ -89,6 +89,25 @@ static void test_pictures_are_copied_and_classes_numbered(void **state)
     test_ctx_free(ctx);
 }
 
+static void test_one_picture_in_colour_makes_a_set_of_colour(void **state)
+{
+    (void)state;
+    struct der_ctx *ctx = test_ctx_new(1);
+    struct der_data *data;
+    struct der_image grey = picture(1, 2, 3);
+    struct der_image colour = picture(3, 2, 3);
+    assert_ok(ctx, der_data_new(ctx, &data));
+    assert_ok(ctx, der_data_add(data, DER_SPLIT_TRAIN, "x", &grey));
+    assert_int_equal(der_data_info(data).channels, 1);
+    assert_ok(ctx, der_data_add(data, DER_SPLIT_TRAIN, "x", &colour));
+    assert_int_equal(der_data_info(data).channels, 3);
+    assert_ok(ctx, der_data_add(data, DER_SPLIT_TRAIN, "x", &grey));
+    assert_int_equal(der_data_info(data).channels, 3);
+    assert_int_equal(der_data_info(data).width, 3);
+    der_data_free(data);
+    test_ctx_free(ctx);
+}
+
 static void test_what_is_no_picture_or_name_is_refused(void **state)
 {
     (void)state;
@@ -250,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_set_is_opened_and_told),
         cmocka_unit_test(test_pictures_are_copied_and_classes_numbered),
+        cmocka_unit_test(test_one_picture_in_colour_makes_a_set_of_colour),
         cmocka_unit_test(test_what_is_no_picture_or_name_is_refused),
         cmocka_unit_test(test_a_failed_addition_changes_nothing),
         cmocka_unit_test(test_a_source_is_asked_for_its_pictures),

@@ -132,26 +132,31 @@ static void test_a_plain_image_of_the_right_size_is_only_normalised(void **state
 }
 
 /* The resampler is Pillow's to the byte (resample_test.c); here only that it is asked for the whole image. */
-static void test_a_plain_image_of_another_size_is_squashed(void **state)
+static void check_squashed(struct fixture *f, int to_height, int to_width)
 {
-    struct fixture *f = *state;
-    enum { TO_H = 3, TO_W = 11 };
-    float got[3 * TO_H * TO_W];
+    float got[3 * 11 * 11];
     struct resample work = {.mem = &f->ctx->mem};
     struct image_view view = planar_view(f);
     struct image_view small;
-    struct resample_axis across = {.end = W, .size = TO_W, .count = TO_W};
-    struct resample_axis down = {.end = H, .size = TO_H, .count = TO_H};
-    use(f, AUGMENT_PLAIN, 3, TO_H, TO_W);
+    struct resample_axis across = {.end = W, .size = to_width, .count = to_width};
+    struct resample_axis down = {.end = H, .size = to_height, .count = to_height};
+    use(f, AUGMENT_PLAIN, 3, to_height, to_width);
     make(f, view, got);
     assert_int_equal(resample_apply(&work, &view, &across, &down, &small), DER_OK);
     for (int c = 0; c < 3; c++)
-        for (int y = 0; y < TO_H; y++)
-            for (int x = 0; x < TO_W; x++) {
+        for (int y = 0; y < to_height; y++)
+            for (int x = 0; x < to_width; x++) {
                 uint8_t byte = small.data[c * small.channel_stride + y * small.row_stride + x];
-                assert_true(got[(c * TO_H + y) * TO_W + x] == f->augment.table[c][byte]);
+                assert_true(got[(c * to_height + y) * to_width + x] == f->augment.table[c][byte]);
             }
     resample_fini(&work);
+}
+
+static void test_a_plain_image_of_another_size_is_squashed(void **state)
+{
+    check_squashed(*state, 3, 11);
+    check_squashed(*state, H, 11);
+    check_squashed(*state, 3, W);
 }
 
 static void test_grey_becomes_three_equal_channels(void **state)

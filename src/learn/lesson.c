@@ -327,6 +327,7 @@ static enum der_status open_learner(struct lesson *l)
                                       .test_split = DATA_TEST,
                                       .n_classes = l->n_classes,
                                       .balance_least = l->plan.config.memory,
+                                      .fills_memory = true,
                                       .bad_images = BAD_IMAGES_STOP,
                                       .loader_threads = l->options->loader_threads};
     struct model *copy;

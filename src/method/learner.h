@@ -46,6 +46,8 @@ struct learner_options {
     int n_classes;              /* in all */
     int balance_least;          /* images of a class that the second stage has at least: see
                                  * view_balanced_to */
+    bool fills_memory; /* places that herding leaves open (it gives up after so many picks) go to
+                                 * the images it has not ranked, in their order */
     enum bad_images bad_images;
     int loader_threads;
     struct learner_saver saver; /* zero: nothing is saved within steps */

@@ -47,6 +47,19 @@ static enum der_status rank(struct reading *reading, const struct data_view *vie
     return status;
 }
 
+/* Adds images that are not among the samples yet, until there are `wanted`. */
+static int fill_up(const struct data_view *view, int wanted, int64_t *samples, int n)
+{
+    for (int64_t i = 0; i < view->n && n < wanted; i++) {
+        bool is_ranked = false;
+        for (int k = 0; k < n && !is_ranked; k++)
+            is_ranked = samples[k] == view->items[i].sample;
+        if (!is_ranked)
+            samples[n++] = view->items[i].sample;
+    }
+    return n;
+}
+
 static enum der_status remember_class(struct reading *reading, int label, int quota)
 {
     struct learner *learner = reading->learner;
@@ -56,6 +69,8 @@ static enum der_status remember_class(struct reading *reading, int label, int qu
     TRY(candidates(learner, label, &view));
     int64_t *samples = mem_alloc(&ctx->mem, (size_t)view->n, sizeof *samples);
     enum der_status status = samples ? rank(reading, view, quota, samples, &n) : ctx_nomem(ctx);
+    if (status == DER_OK && learner->options.fills_memory)
+        n = fill_up(view, quota, samples, n);
     if (status == DER_OK)
         status = label < learner->memory->n_classes
                      ? exemplars_replace(learner->memory, label, samples, n)
