@@ -1,7 +1,7 @@
 # The library: every src/<room>/*.c except *_test.c, one object library per room, so that vendor
 # headers and flags reach the room that needs them and no other.
 set(der_rooms core json graph backend/ref backend/cpu backend/cuda nn model data train metrics config
-              io store report dist method experiment api)
+              io store predict report dist method learn experiment api)
 set(der_back_ends)
 set(room_targets)
 set(cpu_built FALSE)
@@ -97,10 +97,19 @@ foreach(target IN LISTS room_targets)
     list(APPEND room_objects $<TARGET_OBJECTS:${target}>)
 endforeach()
 
+# The name that programs ask the loader for changes with every release that may break them: the minor
+# ones before 1.0, as Semantic Versioning has it, the major ones from then on. tools/check_abi.sh
+# holds the releases in between to it.
+set(der_soversion ${PROJECT_VERSION_MAJOR})
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+    set(der_soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+endif()
+
 add_library(der SHARED ${room_objects})
-set_target_properties(der PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+add_library(der::der ALIAS der)
+set_target_properties(der PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${der_soversion}
                       LINKER_LANGUAGE C)
-target_include_directories(der INTERFACE include)
+target_include_directories(der INTERFACE $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>)
 target_link_libraries(der PRIVATE der_link)
 if(NOT DER_SANITIZE)
     target_link_options(der PRIVATE -Wl,--no-undefined)

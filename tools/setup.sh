@@ -40,6 +40,7 @@ required=(
     "build-essential:command -v cc && command -v make && command -v nm && includes stdio.h"
     "cmake:has_cmake"
     "git:command -v git"
+    "pkg-config:command -v pkg-config"
     "libdnnl-dev:includes oneapi/dnnl/dnnl.h"
     "libcjson-dev:includes cjson/cJSON.h"
     "libcmocka-dev:has_cmocka"
@@ -62,6 +63,7 @@ optional=(
     "python3-numpy:has_torch"
     "python3-torch:has_torch"
     "python3-pil:/usr/bin/python3 -c 'import PIL'"
+    "locales:command -v localedef && test -f /usr/share/i18n/locales/de_DE"
 )
 if [ "${1:-}" = demo ]; then
     optional=("dataset-fashion-mnist:test -d /usr/share/datasets/fashion-mnist")

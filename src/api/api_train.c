@@ -25,24 +25,28 @@ static struct der_step public_step(const struct step_report *report)
                              .seconds = report->seconds};
 }
 
+struct der_progress api_progress(const struct train_progress *p)
+{
+    return (struct der_progress){.stage = p->stage,
+                                 .epoch = p->epoch,
+                                 .epochs = p->epochs,
+                                 .iteration = p->iteration,
+                                 .n_iterations = p->n_iterations,
+                                 .epoch_done = p->epoch_done,
+                                 .lr = p->lr,
+                                 .loss = p->losses[0],
+                                 .accuracy = p->accuracy,
+                                 .images_per_second = p->images_per_second,
+                                 .seconds = p->seconds,
+                                 .seconds_left = p->seconds_left};
+}
+
 static void pass_progress(void *user, const struct train_progress *p)
 {
     const struct der_train_options *options = user;
-    if (!options->progress)
-        return;
-    struct der_progress progress = {.stage = p->stage,
-                                    .epoch = p->epoch,
-                                    .epochs = p->epochs,
-                                    .iteration = p->iteration,
-                                    .n_iterations = p->n_iterations,
-                                    .epoch_done = p->epoch_done,
-                                    .lr = p->lr,
-                                    .loss = p->losses[0],
-                                    .accuracy = p->accuracy,
-                                    .images_per_second = p->images_per_second,
-                                    .seconds = p->seconds,
-                                    .seconds_left = p->seconds_left};
-    options->progress(options->user, &progress);
+    struct der_progress progress = api_progress(p);
+    if (options->progress)
+        options->progress(options->user, &progress);
 }
 
 static void pass_step(void *user, const struct step_report *report)
@@ -59,7 +63,7 @@ static bool ask_cancelled(void *user)
     return options->cancelled && options->cancelled(options->user);
 }
 
-static enum precision precision_of(enum der_precision precision)
+enum precision api_precision(enum der_precision precision)
 {
     switch (precision) {
     case DER_PRECISION_TF32:
@@ -69,6 +73,11 @@ static enum precision precision_of(enum der_precision precision)
     default:
         return PRECISION_F32;
     }
+}
+
+enum bad_images api_bad_images(enum der_bad_images bad_images)
+{
+    return bad_images == DER_BAD_IMAGES_SKIP ? BAD_IMAGES_SKIP : BAD_IMAGES_STOP;
 }
 
 static int save_every_of(int epochs)
@@ -85,9 +94,9 @@ struct experiment_options api_experiment(struct der_train_options *o)
         .resume = o->resume,
         .save_every = save_every_of(o->save_every),
         .backend = o->backend,
-        .backend_options = {.precision = precision_of(o->precision),
+        .backend_options = {.precision = api_precision(o->precision),
                             .deterministic = o->deterministic},
-        .bad_images = o->bad_images == DER_BAD_IMAGES_SKIP ? BAD_IMAGES_SKIP : BAD_IMAGES_STOP,
+        .bad_images = api_bad_images(o->bad_images),
         .loader_threads = o->loader_threads > 0 ? o->loader_threads : 1,
         .max_steps = o->max_steps,
         .measure = o->measure,
