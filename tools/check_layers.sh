@@ -19,6 +19,7 @@ declare -A allowed=(
     [metrics]="core"
     [report]="metrics core"
     [io]="json graph core"
+    [fetch]="io core"
     [config]="train data graph core json"
     [nn]="graph core"
     [model]="nn graph core"
@@ -26,7 +27,7 @@ declare -A allowed=(
     [store]="io json model nn graph core data metrics"
     [method]="store config train model nn graph core data metrics io"
     [experiment]="method store config train model nn graph core data metrics io json"
-    [api]="experiment method store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
+    [api]="experiment fetch method store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
 )
 
 # Vendor headers -> the rooms that may see them.
@@ -37,6 +38,7 @@ declare -A vendor=(
     ['cjson']="json config io store experiment api"
     ['zlib\.h|jpeglib\.h|png\.h']="data"
     ['mpi\.h']="dist"
+    ['curl/|archive\.h|archive_entry\.h|nettle/']="fetch"
 )
 
 n_bad=0

@@ -7,11 +7,7 @@ enum { SAMPLES = 64 }; /* images of a split that are looked at, spread over it *
 
 uint64_t fingerprint_bytes(uint64_t hash, const void *data, size_t size)
 {
-    static const uint64_t prime = UINT64_C(0x100000001b3);
-    const uint8_t *bytes = data;
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ bytes[i]) * prime;
-    return hash;
+    return hash_bytes(hash, data, size);
 }
 
 static uint64_t add_number(uint64_t hash, int64_t number)

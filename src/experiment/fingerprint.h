@@ -4,10 +4,11 @@
 #ifndef EXPERIMENT_FINGERPRINT_H
 #define EXPERIMENT_FINGERPRINT_H
 
+#include "core/hash.h"
 #include "data/dataset.h"
 
 /* 64-bit FNV-1a, continued from `hash`; begin with FINGERPRINT_START. */
-#define FINGERPRINT_START UINT64_C(0xcbf29ce484222325)
+#define FINGERPRINT_START HASH_START
 uint64_t fingerprint_bytes(uint64_t hash, const void *data, size_t size);
 
 /* Of a data set, without reading all of it: its kind, sizes, class names and labels; of images in memory some
