@@ -222,15 +222,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"this is not HTTP\r\n\r\n" * 100)
 
 
-def end_with_input(server):
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        pass  # clients hang up in the middle, that is what tests are about
+
+
+def end_with_input():
     sys.stdin.read()
     os._exit(0)
 
 
 def main():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=end_with_input, args=(server,), daemon=True).start()
+    server = Server(("127.0.0.1", 0), Handler)
+    threading.Thread(target=end_with_input, daemon=True).start()
     print(server.server_address[1], flush=True)
     server.serve_forever()
 
