@@ -3,6 +3,7 @@
  */
 #include "fetch/fetch.h"
 
+#include "core/clock.h"
 #include "fetch/checksum.h"
 #include "support/faulty_calls.h"
 #include "support/file_fixture.h"
@@ -191,15 +192,17 @@ static void test_servers_that_cut_stall_and_change_their_files(void **state)
     static const struct {
         const char *mode;
         int n_requests;
+        int n_checks; /* more than one: pieced together of two files, which only the checksum told */
     } cases[] = {
-        {"plain", 1},          {"untagged", 1},  {"cut", 3},     {"norange", 2},
-        {"stall", 2},          {"unsized", 2},   {"changed", 2}, {"changed-rude", 3},
-        {"changed-untold", 3}, {"elsewhere", 3}, {"busy", 3},    {"moved", 2},
+        {"plain", 1, 1},          {"untagged", 1, 1},  {"cut", 3, 1},     {"norange", 2, 1},
+        {"stall", 2, 1},          {"unsized", 2, 1},   {"changed", 2, 1}, {"changed-rude", 3, 1},
+        {"changed-untold", 3, 2}, {"elsewhere", 3, 1}, {"busy", 3, 1},    {"moved", 2, 1},
     };
     for (size_t i = 0; i < N_OF(cases); i++) {
         char last[128];
         (void)unlink(scratch_path(&r->scratch, "www/log"));
         (void)unlink(scratch_path(&r->scratch, "here/data.bin"));
+        r->n_ticks[FETCH_CHECKING] = 0;
         enum der_status status = get(r, cases[i].mode);
         if (status != DER_OK)
             fail_msg("%s: %s", cases[i].mode, r->ctx->error);
@@ -207,9 +210,11 @@ static void test_servers_that_cut_stall_and_change_their_files(void **state)
         int n = requests(r, last);
         if (n != cases[i].n_requests)
             fail_msg("%s: %d requests, want %d", cases[i].mode, n, cases[i].n_requests);
+        if (r->n_ticks[FETCH_CHECKING] != cases[i].n_checks)
+            fail_msg("%s: checked %d times, want %d", cases[i].mode,
+                     (int)r->n_ticks[FETCH_CHECKING], cases[i].n_checks);
     }
     assert_true(r->rate > 0.0);
-    assert_true(r->n_ticks[FETCH_CHECKING] > 0);
 }
 
 static void test_a_cut_download_goes_on_where_it_stopped(void **state)
@@ -252,8 +257,10 @@ static void test_servers_that_lie_are_told_apart(void **state)
 static void test_a_silent_server_is_given_up(void **state)
 {
     struct rig *r = *state;
+    double start = clock_seconds();
     r->options.retries = 1;
     expect_failure(r, get(r, "silent"), DER_IO, "after 0 of 200000 bytes");
+    assert_true(clock_seconds() - start < 20.0); /* two seconds; the server waits 30 each time */
 }
 
 static void test_errors_that_may_pass_are_tried_again_and_no_others(void **state)
@@ -305,6 +312,38 @@ static void test_a_part_of_something_else_is_thrown_away(void **state)
         assert_ok(r->ctx, get(r, "plain"));
         expect_file(r);
     }
+}
+
+/* Where the size is not known the server says that it has nothing more (416). */
+static void test_a_part_that_is_too_long_is_thrown_away(void **state)
+{
+    struct rig *r = *state;
+    static const uint8_t zeros[DATA_BYTES + 1];
+    char own[128];
+    (void)snprintf(own, sizeof own, "sha256:%s", r->sum);
+    r->options.checksum = own;
+    scratch_write(&r->scratch, "here/data.bin.part", zeros, sizeof zeros);
+    assert_ok(r->ctx, get(r, "plain"));
+    expect_file(r);
+}
+
+static void test_a_file_address_goes_on_too(void **state)
+{
+    struct rig *r = *state;
+    static const uint8_t zeros[DATA_BYTES + 1];
+    char own[128];
+    char url[SCRATCH_PATH_MAX];
+    (void)snprintf(url, sizeof url, "file://%s", scratch_path(&r->scratch, "www/data.bin"));
+    (void)snprintf(own, sizeof own, "sha256:%s", r->sum);
+    r->options.url = url;
+    plant_part(r, 1000);
+    assert_ok(r->ctx, get(r, "plain"));
+    expect_file(r);
+    (void)unlink(scratch_path(&r->scratch, "here/data.bin"));
+    r->options.checksum = own;
+    scratch_write(&r->scratch, "here/data.bin.part", zeros, sizeof zeros);
+    assert_ok(r->ctx, get(r, "plain"));
+    expect_file(r);
 }
 
 static void test_a_part_that_is_whole_needs_no_server(void **state)
@@ -586,6 +625,8 @@ int main(void)
         CASE(test_an_address_that_nobody_serves_is_told_at_once),
         CASE(test_lies_about_a_file_of_unknown_size),
         CASE(test_a_part_of_something_else_is_thrown_away),
+        CASE(test_a_part_that_is_too_long_is_thrown_away),
+        CASE(test_a_file_address_goes_on_too),
         CASE(test_a_part_that_is_whole_needs_no_server),
         CASE(test_a_download_that_is_stopped_goes_on),
         CASE(test_one_process_at_a_time_downloads),
