@@ -102,13 +102,21 @@ static void test_no_path_leaves_the_folder(void **state)
 {
     struct file_fixture *f = *state;
     static const struct tar_entry evil[] = {
-        {TAR_FILE, "../evil", "x", 0},   {TAR_FILE, "set/../../evil", "x", 0},
-        {TAR_FILE, "set/..", "x", 0},    {TAR_FILE, "/tmp/der-evil", "x", 0},
-        {TAR_FILE, "evil", "x", 0},      {TAR_FILE, "setevil/a", "x", 0},
-        {TAR_FILE, "other/a", "x", 0},   {TAR_FILE, "set/in/deep", "x", 0},
-        {TAR_FILE, "set//b", "x", 0},    {TAR_FILE, "set/line\nbreak", "x", 0},
-        {TAR_FOLDER, "set/in", NULL, 0}, {TAR_FOLDER, "../set", NULL, 0},
-        {TAR_FOLDER, "/", NULL, 0},      {TAR_FIFO, "set/pipe", NULL, 0},
+        {TAR_FILE, "../evil", "x", 0},
+        {TAR_FILE, "set/../../evil", "x", 0},
+        {TAR_FILE, "set/..", "x", 0},
+        {TAR_FILE, "/tmp/der-evil", "x", 0},
+        {TAR_FILE, "evil", "x", 0},
+        {TAR_FILE, "setevil", "x", 0},
+        {TAR_FILE, "setevil/a", "x", 0},
+        {TAR_FILE, "other/a", "x", 0},
+        {TAR_FILE, "set/in/deep", "x", 0},
+        {TAR_FILE, "set//b", "x", 0},
+        {TAR_FILE, "set/line\nbreak", "x", 0},
+        {TAR_FOLDER, "set/in", NULL, 0},
+        {TAR_FOLDER, "../set", NULL, 0},
+        {TAR_FOLDER, "/", NULL, 0},
+        {TAR_FIFO, "set/pipe", NULL, 0},
         {TAR_FILE, "set", "x", 0},
     };
     for (size_t i = 0; i < N_OF(evil); i++)
