@@ -1,7 +1,7 @@
 # The library: every src/<room>/*.c except *_test.c, one object library per room, so that vendor
 # headers and flags reach the room that needs them and no other.
 set(der_rooms core json graph backend/ref backend/cpu backend/cuda nn model data train metrics config
-              io store predict report dist method learn experiment api)
+              io store fetch predict report dist method learn experiment api)
 set(der_back_ends)
 set(room_targets)
 set(cpu_built FALSE)
@@ -12,6 +12,9 @@ set(generated_dir ${CMAKE_CURRENT_BINARY_DIR}/generated)
 function(der_room_sources room out)
     file(GLOB sources CONFIGURE_DEPENDS src/${room}/*.c)
     list(FILTER sources EXCLUDE REGEX "_test\\.c$")
+    if(room STREQUAL "fetch" AND NOT fetch_usable)
+        list(FILTER sources INCLUDE REGEX "/offer\\.c$") # what there is to download can still be listed
+    endif()
     set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
@@ -78,9 +81,21 @@ if(TARGET room_data)
     target_link_libraries(room_data PRIVATE ${data_libraries})
 endif()
 
+# Downloads: all three libraries or none.
+set(DER_HAVE_FETCH 0)
+set(fetch_libraries)
+if(fetch_usable)
+    set(DER_HAVE_FETCH 1)
+    set(DER_BUILD_FETCH "${fetch_note}")
+    set(fetch_libraries CURL::libcurl LibArchive::LibArchive ${NETTLE_LIBRARY})
+    target_link_libraries(room_fetch PRIVATE ${fetch_libraries})
+    target_include_directories(room_fetch SYSTEM PRIVATE ${NETTLE_INCLUDE_DIR})
+endif()
+
 # What the library needs at link time, for the shared and the static form alike.
 add_library(der_link INTERFACE)
-target_link_libraries(der_link INTERFACE Threads::Threads m ${CJSON_LIBRARY} ${data_libraries})
+target_link_libraries(der_link INTERFACE Threads::Threads m ${CJSON_LIBRARY} ${data_libraries}
+                      ${fetch_libraries})
 if(cpu_built)
     target_link_libraries(der_link INTERFACE DNNL::dnnl)
     if(DER_OPENMP)

@@ -19,6 +19,7 @@ declare -A allowed=(
     [metrics]="core"
     [report]="metrics core"
     [io]="json graph core"
+    [fetch]="io core"
     [config]="train data graph core json"
     [nn]="graph core"
     [model]="nn graph core"
@@ -28,7 +29,7 @@ declare -A allowed=(
     [method]="store config train model nn graph core data metrics io"
     [experiment]="method store config train model nn graph core data metrics io json"
     [learn]="method store config train model nn graph core data metrics io json"
-    [api]="experiment learn method predict store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
+    [api]="experiment fetch learn method predict store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
 )
 
 # Vendor headers -> the rooms that may see them.
@@ -39,6 +40,7 @@ declare -A vendor=(
     ['cjson']="json config io store predict experiment api"
     ['zlib\.h|jpeglib\.h|png\.h']="data"
     ['mpi\.h']="dist"
+    ['curl/|archive\.h|archive_entry\.h|nettle/']="fetch"
 )
 
 n_bad=0
