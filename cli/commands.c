@@ -10,6 +10,13 @@
 
 const struct command commands[] = {
     {
+        .name = "data",
+        .usage = "get NAME DIR | get --list | check DIR [OPTIONS]",
+        .summary = "download a data set, or look for what is wrong with one",
+        .details = "\n'der data get --help' and 'der data check --help' list the options.\n",
+        .run = cmd_data,
+    },
+    {
         .name = "eval",
         .usage = "MODEL --data DIR [OPTIONS]",
         .summary = "test a model on a data set",
@@ -29,6 +36,13 @@ const struct command commands[] = {
         .summary = "describe a model, a run or a preset",
         .details = "\n'der info --help' lists the options.\n",
         .run = cmd_info,
+    },
+    {
+        .name = "learn",
+        .usage = "MODEL --new DIR [OPTIONS]",
+        .summary = "add the classes of an image folder to a model",
+        .details = "\n'der learn --help' lists the options.\n",
+        .run = cmd_learn,
     },
     {
         .name = "nets",

@@ -15,8 +15,10 @@
 
 #include <der/context.h>
 #include <der/data.h>
+#include <der/data_tools.h>
 #include <der/export.h>
 #include <der/inspect.h>
+#include <der/learn.h>
 #include <der/model.h>
 #include <der/network.h>
 #include <der/reproduce.h>

@@ -31,7 +31,8 @@ DER_API DER_NODISCARD enum der_status der_model_load(struct der_ctx *ctx, const 
                                                      const struct der_model_options *options,
                                                      struct der_model **out);
 
-/* Writes the model file: whole, or not at all. */
+/* Writes the model file: whole, or not at all; of a model that can learn on, the files beside it too
+ * (der/learn.h). */
 DER_API DER_NODISCARD enum der_status der_model_save(struct der_model *model, const char *path);
 DER_API void der_model_free(struct der_model *model);
 

@@ -44,6 +44,9 @@ enum der_status api_model_new(struct der_ctx *ctx, const struct der_model_option
 static enum der_status load(struct der_model *model, const char *path)
 {
     struct model *loaded;
+    model->path = mem_strdup(&model->ctx->mem, path);
+    if (!model->path)
+        return ctx_nomem(model->ctx);
     TRY(model_load(model->be, NULL, path, &loaded));
     return predictor_new(model->be, loaded, &model->predictor);
 }
@@ -88,7 +91,9 @@ void der_model_free(struct der_model *model)
     if (!model)
         return;
     predictor_free(model->predictor);
+    pupil_fini(&model->pupil);
     backend_close(model->be);
+    mem_free(&model->ctx->mem, model->path);
     mem_free(&model->ctx->mem, model->text);
     mem_free(&model->ctx->mem, model);
 }
@@ -104,10 +109,15 @@ static enum der_status require(const struct der_model *model)
                             : ctx_fail(model->ctx, DER_STATE, "the model has learnt no class yet");
 }
 
+/* A model that cannot learn on, because the files beside it were left behind, is saved as what it is. */
 enum der_status der_model_save(struct der_model *model, const char *path)
 {
     TRY(require(model));
-    return model_write(api_model(model), NULL, path);
+    enum der_status status = api_model_pupil(model);
+    if (status == DER_STATE)
+        return model_write(api_model(model), NULL, path);
+    TRY(status);
+    return api_model_save(model, path);
 }
 
 /* ---- what it is ---------------------------------------------------------------------------------- */

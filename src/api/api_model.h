@@ -6,12 +6,15 @@
 
 #include <der/model.h>
 
+#include "learn/pupil.h"
 #include "predict/predictor.h"
 
 struct der_model {
     struct der_ctx *ctx;
     struct backend *be;
     struct predictor *predictor; /* NULL: the model has learnt nothing yet */
+    struct pupil pupil;          /* what it needs to learn on; without a model: not loaded yet */
+    char *path;                  /* of the file that it was loaded from; NULL: none */
     char *text;                  /* the latest JSON that was handed out */
 };
 
@@ -19,6 +22,13 @@ struct der_model {
 NODISCARD enum der_status api_model_new(struct der_ctx *ctx,
                                         const struct der_model_options *options,
                                         struct der_model **out);
+
+/* Makes sure that `pupil` is there, from beside the file that the model was loaded from. A missing file is
+ * DER_STATE. A model that has learnt nothing yet needs none. */
+NODISCARD enum der_status api_model_pupil(struct der_model *model);
+
+/* Saves the pupil, under the lock of the model file. */
+NODISCARD enum der_status api_model_save(struct der_model *model, const char *path);
 
 /* What the model is; NULL: it has learnt nothing yet. */
 const struct model *api_model(const struct der_model *model);

@@ -25,24 +25,28 @@ static struct der_step public_step(const struct step_report *report)
                              .seconds = report->seconds};
 }
 
+struct der_progress api_progress(const struct train_progress *p)
+{
+    return (struct der_progress){.stage = p->stage,
+                                 .epoch = p->epoch,
+                                 .epochs = p->epochs,
+                                 .iteration = p->iteration,
+                                 .n_iterations = p->n_iterations,
+                                 .epoch_done = p->epoch_done,
+                                 .lr = p->lr,
+                                 .loss = p->losses[0],
+                                 .accuracy = p->accuracy,
+                                 .images_per_second = p->images_per_second,
+                                 .seconds = p->seconds,
+                                 .seconds_left = p->seconds_left};
+}
+
 static void pass_progress(void *user, const struct train_progress *p)
 {
     const struct der_train_options *options = user;
-    if (!options->progress)
-        return;
-    struct der_progress progress = {.stage = p->stage,
-                                    .epoch = p->epoch,
-                                    .epochs = p->epochs,
-                                    .iteration = p->iteration,
-                                    .n_iterations = p->n_iterations,
-                                    .epoch_done = p->epoch_done,
-                                    .lr = p->lr,
-                                    .loss = p->losses[0],
-                                    .accuracy = p->accuracy,
-                                    .images_per_second = p->images_per_second,
-                                    .seconds = p->seconds,
-                                    .seconds_left = p->seconds_left};
-    options->progress(options->user, &progress);
+    struct der_progress progress = api_progress(p);
+    if (options->progress)
+        options->progress(options->user, &progress);
 }
 
 static void pass_step(void *user, const struct step_report *report)

@@ -11,6 +11,9 @@
 /* All but the configuration. The hooks pass on to those of `options`, which must stay. */
 struct experiment_options api_experiment(struct der_train_options *options);
 
+/* Progress as the public interface tells it. */
+struct der_progress api_progress(const struct train_progress *progress);
+
 /* Words of the public interface as the rooms below know them. */
 enum precision api_precision(enum der_precision precision);
 enum bad_images api_bad_images(enum der_bad_images bad_images);

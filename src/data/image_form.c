@@ -35,7 +35,7 @@ static void put_pixel(uint8_t *dst, int channels, const uint8_t *src, const stru
             dst[c] = src[c * step];
 }
 
-static void copy(uint8_t *dst, int channels, const struct image_view *src)
+void image_form_copy(uint8_t *dst, int channels, const struct image_view *src)
 {
     for (int y = 0; y < src->height; y++) {
         const uint8_t *at = src->data + y * src->row_stride;
@@ -59,7 +59,7 @@ enum der_status image_form_apply(struct image_form *form, const struct image_vie
     }
     if (!reserve(form, src, channels))
         return DER_NOMEM;
-    copy(form->bytes, channels, src);
+    image_form_copy(form->bytes, channels, src);
     out->data = form->bytes;
     out->channel_stride = 1;
     out->pixel_stride = channels;

@@ -23,6 +23,9 @@ void image_form_fini(struct image_form *form);
 NODISCARD enum der_status image_form_apply(struct image_form *form, const struct image_view *src,
                                            int channels, struct image_view *out);
 
+/* The copy alone: dst [height][width][channels]. */
+void image_form_copy(uint8_t *dst, int channels, const struct image_view *src);
+
 /* Grey of red, green and blue by the weights of ITU-R 601 in 16 bits, rounded: what Pillow's convert("L")
  * computes. */
 static inline uint8_t image_luma(uint8_t red, uint8_t green, uint8_t blue)

@@ -161,7 +161,7 @@ static enum der_status await(struct loader *loader, struct slot *slot)
 
 /* ---- bad images ------------------------------------------------------------------------------ */
 
-static bool can_be_skipped(enum der_status status)
+bool loader_can_skip(enum der_status status)
 {
     return status == DER_FORMAT || status == DER_IO || status == DER_UNSUPPORTED ||
            status == DER_SHAPE;
@@ -222,7 +222,7 @@ static enum der_status judge(struct loader *loader, struct slot *slot)
             continue;
         if (status == DER_NOMEM)
             return ctx_nomem(loader->ctx);
-        if (loader->options.bad_images == BAD_IMAGES_STOP || !can_be_skipped(status))
+        if (loader->options.bad_images == BAD_IMAGES_STOP || !loader_can_skip(status))
             return ctx_fail(loader->ctx, status, "%s", slot->faults[row].text);
         report_bad(loader, slot, row);
         n_bad++;

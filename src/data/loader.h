@@ -27,6 +27,9 @@ enum bad_images {
                       * fixed size; in evaluation the batch is shorter, so nothing counts twice */
 };
 
+/* Is a failure one of the image, and not of the machine? */
+bool loader_can_skip(enum der_status status);
+
 struct loader_options {
     const struct dataset *set;          /* borrowed, as are the next three */
     const struct data_view *view;       /* of the split below */

@@ -1,28 +1,21 @@
 #include "experiment/fingerprint.h"
 
+#include "core/fnv.h"
+
 #include <string.h>
 #include <sys/stat.h>
 
 enum { SAMPLES = 64 }; /* images of a split that are looked at, spread over it */
 
-uint64_t fingerprint_bytes(uint64_t hash, const void *data, size_t size)
-{
-    static const uint64_t prime = UINT64_C(0x100000001b3);
-    const uint8_t *bytes = data;
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ bytes[i]) * prime;
-    return hash;
-}
-
 static uint64_t add_number(uint64_t hash, int64_t number)
 {
-    return fingerprint_bytes(hash, &number, sizeof number);
+    return fnv_bytes(hash, &number, sizeof number);
 }
 
 /* With its end, so that "ab", "c" is not "a", "bc". */
 static uint64_t add_text(uint64_t hash, const char *text)
 {
-    return fingerprint_bytes(hash, text, strlen(text) + 1);
+    return fnv_bytes(hash, text, strlen(text) + 1);
 }
 
 /* The part of a path below the folder of the set. */
@@ -46,7 +39,7 @@ static uint64_t add_pixels(uint64_t hash, const struct image_view *image)
         for (int y = 0; y < image->height; y++) {
             const uint8_t *at = image->data + c * image->channel_stride + y * image->row_stride;
             for (int x = 0; x < image->width; x++, at += image->pixel_stride)
-                hash = fingerprint_bytes(hash, at, 1);
+                hash = fnv_bytes(hash, at, 1);
         }
     return hash;
 }
@@ -70,7 +63,7 @@ static uint64_t add_part(uint64_t hash, const struct dataset *set, enum data_spl
     hash = add_number(hash, part->n);
     if (part->n == 0)
         return hash;
-    hash = fingerprint_bytes(hash, part->labels, (size_t)part->n * sizeof *part->labels);
+    hash = fnv_bytes(hash, part->labels, (size_t)part->n * sizeof *part->labels);
     for (int64_t i = 0; !part->pixels && i < part->n; i++) {
         struct data_item item = dataset_item(set, split, i);
         if (item.place == DATA_IN_FILE)
@@ -86,7 +79,7 @@ static uint64_t add_part(uint64_t hash, const struct dataset *set, enum data_spl
 
 uint64_t fingerprint_dataset(const struct dataset *set)
 {
-    uint64_t hash = add_text(FINGERPRINT_START, set->kind);
+    uint64_t hash = add_text(FNV_START, set->kind);
     hash = add_number(hash, set->channels);
     hash = add_number(hash, set->height);
     hash = add_number(hash, set->width);

@@ -32,6 +32,17 @@ void extractor_free(struct extractor *extractor)
     mem_free(&extractor->be->ctx->mem, extractor);
 }
 
+enum der_status extractor_copy(const struct extractor *extractor, struct extractor **out)
+{
+    TRY(extractor_new(extractor->be, &extractor->spec, out));
+    enum der_status status = param_set_copy((*out)->params, extractor->params);
+    if (status != DER_OK) {
+        extractor_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
 /* Describes, compiles and binds the parameters; the caller owns graph and use in either case. */
 static enum der_status compile_folded(struct extractor *extractor, struct graph *g,
                                       struct param_use *use, struct folded *folded)

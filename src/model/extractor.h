@@ -35,6 +35,9 @@ NODISCARD enum der_status extractor_new(struct backend *be, const struct resnet_
                                         struct extractor **out);
 void extractor_free(struct extractor *extractor);
 
+/* Another one with the same network and values, on the same back end, frozen. */
+NODISCARD enum der_status extractor_copy(const struct extractor *extractor, struct extractor **out);
+
 /* The folded program for a batch size, compiled at the first call. Borrowed; it lives as long as the
  * extractor, or until extractor_trim. */
 NODISCARD enum der_status extractor_folded(struct extractor *extractor, int batch,
