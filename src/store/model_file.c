@@ -80,25 +80,6 @@ static enum der_status check_extractor(struct der_ctx *ctx, const char *source,
     return status;
 }
 
-/* A variance below 0 has no root. */
-static enum der_status check_variances(const struct param_set *set, const char *source, int number)
-{
-    struct mem *mem = &set->ctx->mem;
-    for (int i = LAYER_VAR; i < set->n; i += PARAMS_PER_LAYER) {
-        int64_t n = shape_count(set->items[i].shape);
-        float *values = mem_alloc(mem, (size_t)n, sizeof *values);
-        enum der_status status = values ? param_read(set, i, values) : ctx_nomem(set->ctx);
-        for (int64_t c = 0; c < n && status == DER_OK; c++)
-            if (values[c] < 0.0f)
-                status = ctx_fail(set->ctx, DER_FORMAT,
-                                  "%s: tensor 'extractors.%d.%s' holds a negative variance", source,
-                                  number, set->items[i].name);
-        mem_free(mem, values);
-        TRY(status);
-    }
-    return DER_OK;
-}
-
 static enum der_status load_extractor(struct model *model, struct backend *be, const char *source,
                                       struct safetensors_file *file, const struct resnet_spec *spec)
 {
@@ -108,7 +89,7 @@ static enum der_status load_extractor(struct model *model, struct backend *be, c
     TRY(extractor_new(be, spec, extractor));
     model->n_extractors++;
     TRY(params_restore(file, prefix_of(number, prefix), (*extractor)->params, false));
-    return check_variances((*extractor)->params, source, number);
+    return params_check_variances((*extractor)->params, source, prefix);
 }
 
 static enum der_status declare_classifier(struct model *model, int64_t feature_dim)
