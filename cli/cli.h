@@ -45,7 +45,9 @@ enum exit_code fail_unexpected_argument(const char *command, const char *argumen
 /* The message for a call of the library that failed; ctx may be NULL. The status decides the code. */
 enum exit_code fail_status(const struct der_ctx *ctx, enum der_status status);
 
+enum exit_code cmd_export(int argc, char **argv);
 enum exit_code cmd_help(int argc, char **argv);
+enum exit_code cmd_import(int argc, char **argv);
 enum exit_code cmd_nets(int argc, char **argv);
 enum exit_code cmd_presets(int argc, char **argv);
 enum exit_code cmd_reproduce(int argc, char **argv);

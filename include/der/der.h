@@ -14,6 +14,7 @@
 #define DER_DER_H
 
 #include <der/context.h>
+#include <der/exchange.h>
 #include <der/export.h>
 #include <der/network.h>
 #include <der/reproduce.h>

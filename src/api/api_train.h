@@ -6,9 +6,16 @@
 
 #include <der/train.h>
 
+#include "exchange/tensorboard.h"
 #include "experiment/experiment.h"
 
 /* All but the configuration. The hooks pass on to those of `options`, which must stay. */
 struct experiment_options api_experiment(struct der_train_options *options);
+
+/* Has an experiment, or several (`by_run`), heard by what the options ask for. *out is NULL where that is
+ * nothing; otherwise the caller closes it after the last of them. */
+NODISCARD enum der_status api_listen(struct der_ctx *ctx, const struct der_train_options *options,
+                                     bool by_run, struct experiment_options *experiment,
+                                     struct tensorboard **out);
 
 #endif

@@ -35,6 +35,11 @@ NODISCARD enum der_status extractor_new(struct backend *be, const struct resnet_
                                         struct extractor **out);
 void extractor_free(struct extractor *extractor);
 
+/* Appends the folded network to a graph, for a back end or for who writes it down: fills in image and feature of
+ * `folded`, whose batch is given. The caller frees `use` with param_use_fini, also after a failure. */
+NODISCARD enum der_status extractor_describe(const struct extractor *extractor, struct graph *g,
+                                             struct param_use *use, struct folded *folded);
+
 /* The folded program for a batch size, compiled at the first call. Borrowed; it lives as long as the
  * extractor, or until extractor_trim. */
 NODISCARD enum der_status extractor_folded(struct extractor *extractor, int batch,
