@@ -27,6 +27,7 @@ struct run_outcome {
     int64_t train_images, test_images; /* of the whole set */
     int n_classes;
     char precision[CONFIG_NAME]; /* "f32" ... */
+    bool has_init;               /* it began with weights of others */
 
     /* metrics.jsonl: the steps so far, in their order. */
     int n_steps;
