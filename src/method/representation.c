@@ -181,7 +181,8 @@ static const struct stage_ops STAGE = {.program = program,
 
 /* ---- before and after ---------------------------------------------------------------------------- */
 
-/* Starting from what pruning left would make extractors ever smaller. */
+/* Starting from what pruning left would make extractors ever smaller. A state overwrites all, so that a step which
+ * goes on does not need the file of weights. */
 static enum der_status new_extractor(struct representation *r)
 {
     struct learner *learner = r->learner;
@@ -190,8 +191,7 @@ static enum der_status new_extractor(struct representation *r)
     TRY(extractor_new(learner->be, &learner->options.spec, extractor));
     if (learner->last_full)
         TRY(param_set_copy((*extractor)->params, learner->last_full->params));
-    else if (init.path &&
-             !learner->from) /* a state overwrites all, so the file need not be there */
+    else if (init.path && !learner->from)
         TRY(weights_load(&init, *extractor, NULL));
     else
         TRY(param_set_init((*extractor)->params, learner->options.config.seed,
