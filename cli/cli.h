@@ -50,7 +50,9 @@ enum exit_code fail_status(const struct der_ctx *ctx, enum der_status status);
 
 enum exit_code cmd_data(int argc, char **argv);
 enum exit_code cmd_eval(int argc, char **argv);
+enum exit_code cmd_export(int argc, char **argv);
 enum exit_code cmd_help(int argc, char **argv);
+enum exit_code cmd_import(int argc, char **argv);
 enum exit_code cmd_info(int argc, char **argv);
 enum exit_code cmd_learn(int argc, char **argv);
 enum exit_code cmd_nets(int argc, char **argv);

@@ -24,11 +24,25 @@ const struct command commands[] = {
         .run = cmd_eval,
     },
     {
+        .name = "export",
+        .usage = "MODEL --onnx FILE [OPTIONS]",
+        .summary = "write a model for other programs: ONNX",
+        .details = "\n'der export --help' lists the options.\n",
+        .run = cmd_export,
+    },
+    {
         .name = "help",
         .usage = "[COMMAND]",
         .summary = "list the commands, or describe one",
         .details = "",
         .run = cmd_help,
+    },
+    {
+        .name = "import",
+        .usage = "FILE [OPTIONS]",
+        .summary = "check weights that others trained, to begin with",
+        .details = "\n'der import --help' lists the options.\n",
+        .run = cmd_import,
     },
     {
         .name = "info",

@@ -29,7 +29,8 @@ declare -A allowed=(
     [method]="store config train model nn graph core data metrics io"
     [experiment]="method store config train model nn graph core data metrics io json"
     [learn]="method store config train model nn graph core data metrics io json"
-    [api]="experiment fetch learn method predict store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
+    [exchange]="experiment method store config train model nn graph core data metrics io json"
+    [api]="exchange experiment fetch learn method predict store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
 )
 
 # Vendor headers -> the rooms that may see them.
@@ -37,7 +38,7 @@ declare -A vendor=(
     ['dnnl|oneapi/']="backend/cpu"
     ['omp\.h']="backend/cpu"
     ['cuda|cublas|cudnn|nccl']="backend/cuda dist"
-    ['cjson']="json config io store predict experiment api"
+    ['cjson']="json config io store predict experiment exchange api"
     ['zlib\.h|jpeglib\.h|png\.h']="data"
     ['mpi\.h']="dist"
     ['curl/|archive\.h|archive_entry\.h|nettle/']="fetch"

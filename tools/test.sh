@@ -114,14 +114,19 @@ run_groups() {
     done
 }
 
-test_dnnl3() {
-    local fetch=(tools/fetch_dnnl3.sh build/deps/dnnl3)
+fetch() { # NAME COMMAND...: what is downloaded for some tests, which is a must for CI
+    local name=$1 log=$logs/fetch-${1// /-}.log
+    shift
     if [ "${CI:-false}" = true ]; then
-        step "fetch oneDNN 3.x" "${fetch[@]}" || return
-    elif ! "${fetch[@]}" >"$logs/fetch.log" 2>&1; then
-        skip "oneDNN 3.x" "it could not be downloaded, see $logs/fetch.log"
-        return
+        step "fetch $name" "$@"
+    elif ! "$@" >"$log" 2>&1; then
+        skip "$name" "it could not be downloaded, see $log"
+        return 1
     fi
+}
+
+test_dnnl3() {
+    fetch "oneDNN 3.x" tools/fetch_dnnl3.sh build/deps/dnnl3 || return
     build dnnl3 && run_groups dnnl3 -LE '^slow$'
 }
 
@@ -173,6 +178,8 @@ step sizes tools/check_sizes.sh
 step format tools/check_format.sh
 step symbols tools/check_symbols.sh
 step abi tools/check_abi.sh
+
+fetch "exchange formats" tools/fetch_exchange.sh build/deps/exchange # or their tests are skipped one by one
 
 [ "$dev_built" -eq 0 ] && run_groups dev -LE '^slow$'
 [ "$release_built" -eq 0 ] && run_groups release -LE '^slow$'

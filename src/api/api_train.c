@@ -104,21 +104,23 @@ struct experiment_options api_experiment(struct der_train_options *o)
             .progress = pass_progress, .step = pass_step, .cancelled = ask_cancelled, .user = o}};
 }
 
-enum der_status der_train(struct der_ctx *ctx, const struct der_train_options *options,
-                          struct der_train_result *result)
+enum der_status api_listen(struct der_ctx *ctx, const struct der_train_options *o, bool by_run,
+                           struct experiment_options *experiment, struct tensorboard **out)
 {
-    struct der_train_options o = *options;
-    *result = (struct der_train_result){0};
-    if (!o.resume && (!o.data || !o.settings))
-        return ctx_fail(ctx, DER_ARG, "training needs a data set and settings");
-    struct experiment_options experiment = api_experiment(&o);
-    experiment.stored_settings = !o.settings;
+    struct tensorboard_options options = {.folder = o->tensorboard, .by_run = by_run};
+    *out = NULL;
+    if (!o->tensorboard)
+        return DER_OK;
+    TRY(tensorboard_open(ctx, &options, out));
+    experiment->listener = tensorboard_listener(*out);
+    return DER_OK;
+}
+
+static enum der_status train(struct der_ctx *ctx, const struct experiment_options *options,
+                             struct der_train_result *result)
+{
     struct experiment_summary summary;
-    if (o.settings)
-        experiment.config = o.settings->config;
-    else
-        TRY(config_from_preset(ctx, "custom", METHOD_DER, &experiment.config));
-    TRY(experiment_run(ctx, &experiment, &summary));
+    TRY(experiment_run(ctx, options, &summary));
     *result = (struct der_train_result){.steps = summary.steps,
                                         .n_classes = summary.n_classes,
                                         .n_train = summary.n_train,
@@ -131,4 +133,25 @@ enum der_status der_train(struct der_ctx *ctx, const struct der_train_options *o
                                         .seconds = summary.seconds,
                                         .was_finished = summary.was_finished};
     return DER_OK;
+}
+
+enum der_status der_train(struct der_ctx *ctx, const struct der_train_options *options,
+                          struct der_train_result *result)
+{
+    struct der_train_options o = *options;
+    struct tensorboard *board;
+    *result = (struct der_train_result){0};
+    if (!o.resume && (!o.data || !o.settings))
+        return ctx_fail(ctx, DER_ARG, "training needs a data set and settings");
+    struct experiment_options experiment = api_experiment(&o);
+    experiment.stored_settings = !o.settings;
+    experiment.init = o.init;
+    if (o.settings)
+        experiment.config = o.settings->config;
+    else
+        TRY(config_from_preset(ctx, "custom", METHOD_DER, &experiment.config));
+    TRY(api_listen(ctx, &o, false, &experiment, &board));
+    enum der_status status = train(ctx, &experiment, result);
+    tensorboard_close(board);
+    return status;
 }

@@ -16,12 +16,21 @@ static void on_progress(void *user, const struct train_progress *p)
         hooks->progress(hooks->user, p);
 }
 
+/* Writes a record down and tells the listener; `object` is freed. */
+static enum der_status write_record(struct experiment *x, cJSON *object)
+{
+    const struct experiment_listener *listener = x->options.listener;
+    if (object && listener)
+        listener->record(listener->user, object, x->learner);
+    return run_folder_record(x->folder, x->ctx, object);
+}
+
 static enum der_status on_epoch_done(void *user, const struct train_progress *p)
 {
     struct experiment *x = user;
     if (p->epoch + 1 == p->epochs && strstr(p->stage, "representation"))
         x->ms_per_iter = 1e3 * p->seconds / (double)p->iterations_run;
-    return run_folder_record(x->folder, x->ctx, record_epoch(x->learner->step + 1, p, x->learner));
+    return write_record(x, record_epoch(x->learner->step + 1, p, x->learner));
 }
 
 static bool is_cancelled(void *user)
@@ -140,7 +149,7 @@ static enum der_status run_step(struct experiment *x, int t, int n_new, struct s
     TRY(measure_extras(x, t, &hooks, &extras, &record));
     record.ms_per_iter = x->ms_per_iter;
     record.peak_bytes = peak_bytes();
-    return run_folder_record(x->folder, x->ctx, record_step(&record));
+    return write_record(x, record_step(&record));
 }
 
 static void summarise(const struct experiment *x, struct experiment_summary *summary)
@@ -167,7 +176,7 @@ static enum der_status end_step(struct experiment *x, struct experiment_summary 
     const struct experiment_hooks *hooks = &x->options.hooks;
     if (x->step == x->n_steps) {
         summarise(x, summary);
-        TRY(run_folder_record(x->folder, x->ctx, record_end(summary)));
+        TRY(write_record(x, record_end(summary)));
     }
     TRY(experiment_save_step(x));
     if (hooks->step)
@@ -248,6 +257,7 @@ static enum der_status read_record(struct experiment *x)
     o->backend = x->record.device;
     o->data = o->data ? o->data : x->record.data;
     o->class_list = o->class_list ? o->class_list : x->record.class_list;
+    o->init = o->init ? o->init : x->record.init;
     return DER_OK;
 }
 

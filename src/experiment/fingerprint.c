@@ -90,3 +90,16 @@ uint64_t fingerprint_dataset(const struct dataset *set)
         hash = add_part(hash, set, (enum data_split)split);
     return hash;
 }
+
+enum der_status fingerprint_file(struct der_ctx *ctx, const char *path, uint64_t *out)
+{
+    static const size_t most = (size_t)4 << 30;
+    struct file_bytes bytes = {0};
+    struct fault fault;
+    enum der_status status = file_read(&ctx->mem, NULL, path, most, &bytes, &fault);
+    if (status != DER_OK)
+        return ctx_fail(ctx, status, "%s", fault.text);
+    *out = fnv_bytes(FNV_START, bytes.data, bytes.size);
+    file_bytes_free(&ctx->mem, &bytes);
+    return DER_OK;
+}

@@ -11,4 +11,7 @@
  * does not matter. */
 uint64_t fingerprint_dataset(const struct dataset *set);
 
+/* Of all bytes of a file. */
+NODISCARD enum der_status fingerprint_file(struct der_ctx *ctx, const char *path, uint64_t *out);
+
 #endif

@@ -294,6 +294,11 @@ enum der_status run_folder_record(struct run_folder *folder, struct der_ctx *ctx
     return status;
 }
 
+int64_t run_folder_records(const struct run_folder *folder)
+{
+    return folder ? folder->n_lines : 0;
+}
+
 enum der_status run_folder_save(struct run_folder *folder, struct run_state *state)
 {
     TRY(appender_sync(folder->metrics));

@@ -28,6 +28,7 @@ struct run_outcome {
     int n_classes;
     char precision[CONFIG_NAME]; /* "f32" ... */
     int max_steps;               /* it was to end after so many steps; 0: with the protocol */
+    bool has_init;               /* it began with weights of others */
 
     /* metrics.jsonl: the steps so far, in their order. */
     int n_steps;

@@ -51,6 +51,9 @@ struct learner_options {
     enum bad_images bad_images;
     int loader_threads;
     struct learner_saver saver; /* zero: nothing is saved within steps */
+    const char
+        *init; /* file of weights (store/weights_file.h) that a network which would begin at random
+                       * begins with: the first extractor, each network of method joint; may be NULL */
 };
 
 struct learner {
@@ -69,10 +72,11 @@ struct learner {
     struct desks desks;            /* of the finished step */
     struct assembly_cache testing; /* of the finished step */
 
-    /* Of the extractor in training, for records: what its masks would keep now (0 without masks), and the
-     * weight of the sparsity loss. */
+    /* Of the extractor in training, for records: what its masks would keep now (0 without masks), the
+     * weight of the sparsity loss, and the masks (NULL without; borrowed from the stage). */
     int64_t kept_params;
     double lambda_s;
+    const struct param_set *masks;
 
     struct state_file *from; /* what the present step goes on from; NULL: it began here */
 };

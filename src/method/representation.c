@@ -13,6 +13,7 @@
 #include "method/masks.h"
 #include "method/objective.h"
 #include "method/pressure.h"
+#include "store/weights_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -180,14 +181,18 @@ static const struct stage_ops STAGE = {.program = program,
 
 /* ---- before and after ---------------------------------------------------------------------------- */
 
-/* Starting from what pruning left would make extractors ever smaller. */
+/* Starting from what pruning left would make extractors ever smaller. A state overwrites all, so that a step which
+ * goes on does not need the file of weights. */
 static enum der_status new_extractor(struct representation *r)
 {
     struct learner *learner = r->learner;
     struct extractor **extractor = &r->objective.extractor;
+    struct weights_options init = {.path = learner->options.init};
     TRY(extractor_new(learner->be, &learner->options.spec, extractor));
     if (learner->last_full)
         TRY(param_set_copy((*extractor)->params, learner->last_full->params));
+    else if (init.path && !learner->from)
+        TRY(weights_load(&init, *extractor, NULL));
     else
         TRY(param_set_init((*extractor)->params, learner->options.config.seed,
                            stream_of(r, STREAM_EXTRACTOR)));
@@ -228,6 +233,7 @@ static enum der_status open_stage(struct representation *r)
     if (config->prune)
         TRY(masks_new(learner->be, spec, config->mask_init, config->seed,
                       stream_of(r, STREAM_MASKS), &r->objective.masks));
+    learner->masks = r->objective.masks;
     r->n_losses = objective_losses(&r->objective, r->loss_names);
     return buffer_new(learner->be, ASSEMBLY_MAX_SCALARS * sizeof(float), &r->scalars);
 }
@@ -252,6 +258,7 @@ static enum der_status restore(struct representation *r, int *first_epoch)
 
 static void close_stage(struct representation *r)
 {
+    r->learner->masks = NULL;
     assembly_cache_fini(&r->assemblies);
     desks_fini(&r->desks);
     extractor_free(r->objective.extractor);

@@ -43,9 +43,8 @@ enum der_status extractor_copy(const struct extractor *extractor, struct extract
     return status;
 }
 
-/* Describes, compiles and binds the parameters; the caller owns graph and use in either case. */
-static enum der_status compile_folded(struct extractor *extractor, struct graph *g,
-                                      struct param_use *use, struct folded *folded)
+enum der_status extractor_describe(const struct extractor *extractor, struct graph *g,
+                                   struct param_use *use, struct folded *folded)
 {
     const struct resnet_spec *spec = &extractor->spec;
     struct shape image = shape_4d(folded->batch, spec->in_channels, spec->height, spec->width);
@@ -54,7 +53,14 @@ static enum der_status compile_folded(struct extractor *extractor, struct graph 
     struct resnet_io io = {.image = folded->image};
     TRY(resnet_build(spec, g, use, &io, &folded->feature));
     TRY(graph_expose(g, folded->feature));
-    TRY(graph_fuse(g));
+    return graph_fuse(g);
+}
+
+/* Describes, compiles and binds the parameters; the caller owns graph and use in either case. */
+static enum der_status compile_folded(struct extractor *extractor, struct graph *g,
+                                      struct param_use *use, struct folded *folded)
+{
+    TRY(extractor_describe(extractor, g, use, folded));
     TRY(program_compile(extractor->be, g, &folded->program));
     return params_bind(use, folded->program);
 }

@@ -38,6 +38,11 @@ void extractor_free(struct extractor *extractor);
 /* Another one with the same network and values, on the same back end, frozen. */
 NODISCARD enum der_status extractor_copy(const struct extractor *extractor, struct extractor **out);
 
+/* Appends the folded network to a graph, for a back end or for who writes it down: fills in image and feature of
+ * `folded`, whose batch is given. The caller frees `use` with param_use_fini, also after a failure. */
+NODISCARD enum der_status extractor_describe(const struct extractor *extractor, struct graph *g,
+                                             struct param_use *use, struct folded *folded);
+
 /* The folded program for a batch size, compiled at the first call. Borrowed; it lives as long as the
  * extractor, or until extractor_trim. */
 NODISCARD enum der_status extractor_folded(struct extractor *extractor, int batch,

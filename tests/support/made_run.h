@@ -17,6 +17,7 @@ struct made_run {
     double bwt, fwt;    /* NAN: not measured */
     bool is_partial;    /* no end */
     int max_steps;      /* in config.json */
+    const char *init;   /* weights it began with; NULL: none */
 };
 
 /* The text of its config.json and of its metrics.jsonl; caller frees with mem_free. */
