@@ -28,6 +28,7 @@ static const struct command {
 } COMMANDS[] = {
     {"net", bench_net},         {"step", bench_step},     {"der", bench_der},
     {"augment", bench_augment}, {"loader", bench_loader},
+    {"model", bench_model},     {"predict", bench_predict},
 };
 
 static const struct command *find_command(const char *name)
@@ -77,6 +78,8 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->part = value;
         else if (strcmp(argv[i - 1], "--folder") == 0)
             o->folder = value;
+        else if (strcmp(argv[i - 1], "--file") == 0)
+            o->file = value;
         else if (strcmp(argv[i - 1], "--side") == 0)
             o->side = number;
         else if (strcmp(argv[i - 1], "--rounds") == 0)
