@@ -59,6 +59,16 @@ static enum der_status make_steps(struct cpu_program *p, const struct graph *g)
     return DER_OK;
 }
 
+static bool is_own(const struct cpu_program *p, const struct cpu_step *step)
+{
+    const struct cpu_conv *conv = step->conv;
+    if (conv)
+        return conv->kind != CONV_BY_DNNL && !conv->src_reorder && !conv->dst_reorder &&
+               !conv->residual_reorder && (conv->derived < 0 || !p->derived[conv->derived].reorder);
+    return step->node.op != OP_LINEAR && step->node.op != OP_LINEAR_D_SRC &&
+           step->node.op != OP_LINEAR_D_WEIGHTS;
+}
+
 /* ---- memory ------------------------------------------------------------------------------------- */
 
 struct planner {
@@ -178,6 +188,9 @@ static enum der_status build(struct cpu_program *p, const struct graph *g, int64
     TRY(cpu_layout_choose(cpu_backend_of(p), g, block));
     TRY(copy_values(p, g, block));
     TRY(make_steps(p, g));
+    p->own = true;
+    for (int i = 0; i < p->n_steps; i++)
+        p->own = p->own && is_own(p, &p->steps[i]);
     return plan_memory(p, g);
 }
 

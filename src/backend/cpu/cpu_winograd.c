@@ -25,6 +25,7 @@ enum {
     IN = 6,         /* and inputs */
     POSITIONS = 36, /* IN * IN */
     GROUP = 8,      /* tiles at a time: enough sums in flight to hide the latency of one */
+    AHEAD = 32 * BLOCK, /* floats: the processor's own prefetching stops at every page */
 };
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -246,6 +247,7 @@ WINOGRAD_INLINE void multiply(VEC *m, const float *v, const float *u, int64_t c_
         for (int64_t block = 0; block < c_in / BLOCK; block++) {
             for (int c = 0; c < BLOCK; c++) {
                 VEC weight = *(const VEC *)(u + c * BLOCK);
+                __builtin_prefetch(u + c * BLOCK + AHEAD);
                 for (int t = 0; t < GROUP; t++)
                     sum[t] += weight * v[t * BLOCK + c];
             }
