@@ -223,12 +223,14 @@ static void use_direct(struct cpu_conv *conv, const struct conv_spec *spec)
                                     .scratch_bytes = cpu_direct_scratch_bytes(&sizes)};
 }
 
-static void use_winograd(struct cpu_conv *conv, const struct conv_spec *spec, int threads)
+/* The channels that it reads need not fill their last block. */
+static void use_winograd(struct cpu_conv *conv, const struct conv_spec *spec,
+                         const struct conv_geometry *exact, int threads)
 {
-    const struct conv_geometry *g = &spec->geometry;
-    int64_t c_in = spec->pass == CONV_BACK_SRC ? g->k : g->c;
+    struct conv_geometry *g = &conv->geometry;
+    *g = spec->geometry;
+    int64_t c_in = spec->pass == CONV_BACK_SRC ? (g->k = exact->k) : (g->c = exact->c);
     conv->kind = CONV_BY_WINOGRAD;
-    conv->geometry = *g;
     conv->info = (struct conv_info){.src_block = spec->src_block,
                                     .dst_block = spec->dst_block,
                                     .weights_bytes = cpu_winograd_weights_bytes(g->c, g->k),
@@ -249,7 +251,7 @@ static enum der_status make_primitive(struct cpu_program *p, struct cpu_step *st
     spec.geometry.c = full_blocks(spec.geometry.c, spec.src_block);
     spec.geometry.k = full_blocks(spec.geometry.k, spec.dst_block);
     if (cpu_conv_wants_winograd(&spec)) {
-        use_winograd(conv, &spec, p->threads);
+        use_winograd(conv, &spec, &exact.geometry, p->threads);
         return DER_OK;
     }
     int n = cpu_conv_choices(&spec, choices);

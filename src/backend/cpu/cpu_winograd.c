@@ -59,10 +59,16 @@ size_t cpu_winograd_weights_bytes(int64_t c_in, int64_t c_out)
     return (size_t)(POSITIONS * c_in * c_out) * sizeof(float);
 }
 
-/* Transformed tiles of all input channels, products of one block of output channels. */
+/* Transformed tiles of all input channels, whole blocks of them. */
+static int64_t tile_floats(int64_t c_in)
+{
+    return POSITIONS * GROUP * cpu_ceil_div(c_in, BLOCK) * BLOCK;
+}
+
+/* And products of one block of output channels. */
 static size_t scratch_floats(int64_t c_in)
 {
-    return (size_t)(POSITIONS * GROUP * (c_in + BLOCK));
+    return (size_t)(tile_floats(c_in) + POSITIONS * GROUP * BLOCK);
 }
 
 size_t cpu_winograd_scratch_bytes(int64_t c_in, int threads)
@@ -239,19 +245,31 @@ WINOGRAD_INLINE void store_tile(const struct cpu_winograd *args, float *plane, s
         }
 }
 
+/* sum [GROUP] += v [GROUP][16 scalars] times u [channels] */
+WINOGRAD_INLINE void multiply_block(VEC *sum, const float *v, const float *u, int64_t channels)
+{
+    for (int64_t c = 0; c < channels; c++) {
+        VEC weight = *(const VEC *)(u + c * BLOCK);
+        __builtin_prefetch(u + c * BLOCK + AHEAD);
+        for (int t = 0; t < GROUP; t++)
+            sum[t] += weight * v[t * BLOCK + c];
+    }
+}
+
 /* m [36][GROUP] = v [36][c_in / 16][GROUP][16 scalars] times u [36][c_in] */
 WINOGRAD_INLINE void multiply(VEC *m, const float *v, const float *u, int64_t c_in)
 {
+    const int64_t rest = c_in % BLOCK;
     for (int p = 0; p < POSITIONS; p++) {
         VEC sum[GROUP] = {{0}};
         for (int64_t block = 0; block < c_in / BLOCK; block++) {
-            for (int c = 0; c < BLOCK; c++) {
-                VEC weight = *(const VEC *)(u + c * BLOCK);
-                __builtin_prefetch(u + c * BLOCK + AHEAD);
-                for (int t = 0; t < GROUP; t++)
-                    sum[t] += weight * v[t * BLOCK + c];
-            }
+            multiply_block(sum, v, u, BLOCK);
             u += BLOCK * BLOCK;
+            v += GROUP * BLOCK;
+        }
+        if (rest > 0) {
+            multiply_block(sum, v, u, rest);
+            u += rest * BLOCK;
             v += GROUP * BLOCK;
         }
         for (int t = 0; t < GROUP; t++)
@@ -263,13 +281,13 @@ static WINOGRAD_TARGET __attribute__((noinline)) void run_group(const struct cpu
                                                                 int64_t first, int64_t n_tiles,
                                                                 float *scratch)
 {
-    int64_t blocks_in = args->c_in / BLOCK;
+    int64_t blocks_in = cpu_ceil_div(args->c_in, BLOCK);
     int64_t blocks_out = args->c_out / BLOCK;
     int64_t plane = args->h * args->w * BLOCK;
     float *v = scratch;
-    VEC *m = (VEC *)(scratch + POSITIONS * GROUP * args->c_in);
+    VEC *m = (VEC *)(scratch + tile_floats(args->c_in));
     if (n_tiles < GROUP)
-        memset(v, 0, (size_t)(POSITIONS * GROUP * args->c_in) * sizeof *v);
+        memset(v, 0, (size_t)tile_floats(args->c_in) * sizeof *v);
     for (int64_t block = 0; block < blocks_in; block++)
         for (int64_t t = 0; t < n_tiles; t++) {
             struct place at = place_of(args, first + t);
