@@ -27,8 +27,8 @@ static const struct command {
     enum der_status (*run)(struct der_ctx *ctx, const struct bench_options *options);
 } COMMANDS[] = {
     {"net", bench_net},         {"step", bench_step},     {"der", bench_der},
-    {"augment", bench_augment}, {"loader", bench_loader},
-    {"model", bench_model},     {"predict", bench_predict},
+    {"augment", bench_augment}, {"loader", bench_loader}, {"model", bench_model},
+    {"predict", bench_predict},
 };
 
 static const struct command *find_command(const char *name)

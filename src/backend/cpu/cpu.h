@@ -58,10 +58,11 @@ struct cpu_derived {
  * begins with that of the primitive. */
 struct cpu_conv {
     enum cpu_conv_kind kind;
-    struct shim_conv *primitive;      /* CONV_BY_DNNL */
-    struct conv_info info;            /* of any kind */
-    bool sum, relu;                   /* CONV2D_AFFINE */
-    struct conv_geometry geometry;    /* channels rounded up to full blocks where the kernel wants it */
+    struct shim_conv *primitive; /* CONV_BY_DNNL */
+    struct conv_info info;       /* of any kind */
+    bool sum, relu;              /* CONV2D_AFFINE */
+    struct conv_geometry
+        geometry; /* channels rounded up to full blocks where the kernel wants it */
     struct shim_reorder *src_reorder; /* NULL where the value already has the layout */
     struct shim_reorder *dst_reorder;
     struct shim_reorder *residual_reorder;
@@ -101,7 +102,8 @@ struct cpu_program {
     char *block; /* temporaries and scratch */
     char *derived_block;
     bool resolved; /* addresses are those of the current bindings */
-    bool own;      /* nothing but own kernels: the same bits with any number of threads, and no failures */
+    bool
+        own; /* nothing but own kernels: the same bits with any number of threads, and no failures */
     int threads;
 };
 

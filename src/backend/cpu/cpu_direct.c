@@ -74,11 +74,11 @@ void cpu_direct_weights(float *dst, const float *weights, int64_t k, int64_t c, 
 
 /* How the pixels of the result are shared out to tiles of 16, and the source they need. */
 struct plan {
-    int64_t rows, cols;     /* of a tile */
-    int64_t down, across;   /* tiles */
-    int64_t height, width;  /* of the source with all that tiles reach */
-    int64_t blocks;         /* of source channels */
-    bool framed;            /* the source is copied */
+    int64_t rows, cols;    /* of a tile */
+    int64_t down, across;  /* tiles */
+    int64_t height, width; /* of the source with all that tiles reach */
+    int64_t blocks;        /* of source channels */
+    bool framed;           /* the source is copied */
 };
 
 static int64_t reach(int64_t tiles, int64_t size, const struct cpu_direct *args, int64_t extent)
@@ -188,7 +188,8 @@ DIRECT_INLINE void run_tiles(const struct cpu_direct *args, const struct plan *p
         int64_t top = tile / plan->across * rows;
         int64_t left = tile % plan->across * cols;
         const float *from = src + top * stride * pitch + left * stride * BLOCK;
-        const float *weights = args->weights + block * args->c * args->kernel * args->kernel * BLOCK;
+        const float *weights =
+            args->weights + block * args->c * args->kernel * args->kernel * BLOCK;
         VEC sum[PIXELS];
         for (int i = 0; i < PIXELS; i++)
             sum[i] = *(const VEC *)(args->bias + block * BLOCK);
@@ -199,8 +200,9 @@ DIRECT_INLINE void run_tiles(const struct cpu_direct *args, const struct plan *p
     }
 }
 
-static DIRECT_TARGET __attribute__((noinline)) void
-run_block(const struct cpu_direct *args, const struct plan *plan, const float *src, int64_t block)
+static DIRECT_TARGET __attribute__((noinline)) void run_block(const struct cpu_direct *args,
+                                                              const struct plan *plan,
+                                                              const float *src, int64_t block)
 {
     if (args->stride == 1 && plan->cols == 16)
         run_tiles(args, plan, src, block, 16, 1);

@@ -14,7 +14,7 @@ enum { CPU_DIRECT_BLOCK = 16 };
  * MEM_ALIGNMENT. */
 struct cpu_direct {
     int64_t n;
-    int64_t c, h, w;         /* of src; c are those that count, the rest of the last block is not read */
+    int64_t c, h, w; /* of src; c are those that count, the rest of the last block is not read */
     int64_t k, out_h, out_w; /* of dst; k a multiple of 16 */
     int64_t kernel, stride, pad;
     int64_t src_block; /* 16, or 1 */

@@ -59,14 +59,33 @@ static enum der_status make_steps(struct cpu_program *p, const struct graph *g)
     return DER_OK;
 }
 
-static bool is_own(const struct cpu_program *p, const struct cpu_step *step)
+/* What oneDNN made for a step but for its derived weights, which steps may share. */
+static int count_primitives(const struct cpu_step *step)
 {
     const struct cpu_conv *conv = step->conv;
-    if (conv)
-        return conv->kind != CONV_BY_DNNL && !conv->src_reorder && !conv->dst_reorder &&
-               !conv->residual_reorder && (conv->derived < 0 || !p->derived[conv->derived].reorder);
-    return step->node.op != OP_LINEAR && step->node.op != OP_LINEAR_D_SRC &&
-           step->node.op != OP_LINEAR_D_WEIGHTS;
+    if (!conv)
+        return 0;
+    return (conv->primitive != NULL) + (conv->src_reorder != NULL) + (conv->dst_reorder != NULL) +
+           (conv->residual_reorder != NULL) + (conv->weights_reorder != NULL);
+}
+
+/* Matrix products are oneDNN's without a primitive. */
+static bool is_product(enum op op)
+{
+    return op == OP_LINEAR || op == OP_LINEAR_D_SRC || op == OP_LINEAR_D_WEIGHTS;
+}
+
+static void note_kernels(struct cpu_program *p)
+{
+    int *n_primitives = &p->base.stats.n_primitives;
+    bool products = false;
+    for (int i = 0; i < p->n_steps; i++) {
+        *n_primitives += count_primitives(&p->steps[i]);
+        products = products || is_product(p->steps[i].node.op);
+    }
+    for (int i = 0; i < p->n_derived; i++)
+        *n_primitives += p->derived[i].reorder != NULL;
+    p->own = !products && *n_primitives == 0;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------- */
@@ -188,9 +207,7 @@ static enum der_status build(struct cpu_program *p, const struct graph *g, int64
     TRY(cpu_layout_choose(cpu_backend_of(p), g, block));
     TRY(copy_values(p, g, block));
     TRY(make_steps(p, g));
-    p->own = true;
-    for (int i = 0; i < p->n_steps; i++)
-        p->own = p->own && is_own(p, &p->steps[i]);
+    note_kernels(p);
     return plan_memory(p, g);
 }
 

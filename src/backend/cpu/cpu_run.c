@@ -130,7 +130,8 @@ enum der_status cpu_run(struct backend *be, struct sequence *sequence)
             TRY(resolve(program_at(sequence, i)));
     for (int first = 0, end; first < sequence->n_items; first = end) {
         end = first + 1;
-        while (end < sequence->n_items && sequence->items[end].group == sequence->items[first].group)
+        while (end < sequence->n_items &&
+               sequence->items[end].group == sequence->items[first].group)
             end++;
         TRY(run_group(sequence, first, end));
     }

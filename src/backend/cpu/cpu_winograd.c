@@ -20,11 +20,11 @@
 #include <string.h>
 
 enum {
-    BLOCK = 16,     /* channels in a vector */
-    OUT = 4,        /* a tile's outputs per side */
-    IN = 6,         /* and inputs */
-    POSITIONS = 36, /* IN * IN */
-    GROUP = 8,      /* tiles at a time: enough sums in flight to hide the latency of one */
+    BLOCK = 16,         /* channels in a vector */
+    OUT = 4,            /* a tile's outputs per side */
+    IN = 6,             /* and inputs */
+    POSITIONS = 36,     /* IN * IN */
+    GROUP = 8,          /* tiles at a time: enough sums in flight to hide the latency of one */
     AHEAD = 32 * BLOCK, /* floats: the processor's own prefetching stops at every page */
 };
 
