@@ -136,10 +136,8 @@ static enum exit_code train(struct der_ctx *ctx, struct flags *f)
 static void show_log(void *user, enum der_log_level level, const char *text)
 {
     struct flags *f = user;
-    if (level > DER_LOG_WARNING)
-        return;
     progress_end(&f->progress);
-    (void)fprintf(stderr, "der: warning: %s\n", text);
+    show_warning(user, level, text);
 }
 
 /* Flags that stand for a setting, then what --set says. */

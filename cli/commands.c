@@ -10,6 +10,13 @@
 
 const struct command commands[] = {
     {
+        .name = "eval",
+        .usage = "MODEL --data DIR [OPTIONS]",
+        .summary = "test a model on a data set",
+        .details = "\n'der eval --help' lists the options.\n",
+        .run = cmd_eval,
+    },
+    {
         .name = "help",
         .usage = "[COMMAND]",
         .summary = "list the commands, or describe one",
@@ -17,11 +24,25 @@ const struct command commands[] = {
         .run = cmd_help,
     },
     {
+        .name = "info",
+        .usage = "MODEL|RUN|--preset NAME [OPTIONS]",
+        .summary = "describe a model, a run or a preset",
+        .details = "\n'der info --help' lists the options.\n",
+        .run = cmd_info,
+    },
+    {
         .name = "nets",
         .usage = "",
         .summary = "list the networks that can serve as extractors",
         .details = "",
         .run = cmd_nets,
+    },
+    {
+        .name = "predict",
+        .usage = "MODEL IMAGE|DIR|-... [OPTIONS]",
+        .summary = "name the classes of pictures",
+        .details = "\n'der predict --help' lists the options.\n",
+        .run = cmd_predict,
     },
     {
         .name = "presets",

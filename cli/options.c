@@ -57,6 +57,8 @@ static enum exit_code store(const struct option *option, const char *text)
     case OPTION_FLAG:
         *(bool *)option->target = true;
         return EXIT_OK;
+    case OPTION_WORDS:
+        break; /* take_word stores them */
     }
     return EXIT_USAGE;
 }
@@ -73,14 +75,29 @@ static enum exit_code fail_unknown(const struct option *options, int n, const ch
     return fail(EXIT_USAGE, "unknown option '--%s'", name);
 }
 
-/* The row of the next word: the first whose target is still empty. */
-static enum exit_code take_word(const struct option *options, int n, const char *command,
-                                const char *word)
+static bool is_word(const struct option *option)
 {
-    for (int i = 0; i < n; i++)
+    return option->type == OPTION_WORD || option->type == OPTION_WORDS;
+}
+
+/* argv[at] joins the words before it, which lie further left. */
+static enum exit_code store_word(struct option_words *words, char **argv, int at)
+{
+    words->word = argv + 1;
+    words->word[words->n++] = argv[at];
+    return EXIT_OK;
+}
+
+/* The row of the word argv[at]: the first whose target is still empty, or which takes all. */
+static enum exit_code take_word(const struct option *options, int n, char **argv, int at)
+{
+    for (int i = 0; i < n; i++) {
         if (options[i].type == OPTION_WORD && !*(const char **)options[i].target)
-            return store(&options[i], word);
-    return fail_unexpected_argument(command, word);
+            return store(&options[i], argv[at]);
+        if (options[i].type == OPTION_WORDS)
+            return store_word(options[i].target, argv, at);
+    }
+    return fail_unexpected_argument(argv[0], argv[at]);
 }
 
 /* argv[*at] is a flag; *at moves on to its value when that is the next argument. */
@@ -90,9 +107,8 @@ static enum exit_code take_flag(const struct option *options, int n, int argc, c
     const char *equals = strchr(word, '=');
     size_t length = equals ? (size_t)(equals - word) : strlen(word);
     int which = 0;
-    while (which < n &&
-           (options[which].type == OPTION_WORD || strlen(options[which].name) != length ||
-            strncmp(options[which].name, word, length) != 0))
+    while (which < n && (is_word(&options[which]) || strlen(options[which].name) != length ||
+                         strncmp(options[which].name, word, length) != 0))
         which++;
     if (which == n)
         return fail_unknown(options, n, word, length);
@@ -113,11 +129,14 @@ static enum exit_code take_flag(const struct option *options, int n, int argc, c
 enum exit_code options_parse(const struct option *options, int n, int argc, char **argv)
 {
     enum exit_code code = EXIT_OK;
+    bool only_words = false;
     for (int i = 1; i < argc && code == EXIT_OK; i++) {
-        if (strncmp(argv[i], "--", 2) == 0)
-            code = take_flag(options, n, argc, argv, &i);
+        if (only_words || strncmp(argv[i], "--", 2) != 0)
+            code = take_word(options, n, argv, i);
+        else if (argv[i][2] == '\0')
+            only_words = true;
         else
-            code = take_word(options, n, argv[0], argv[i]);
+            code = take_flag(options, n, argc, argv, &i);
     }
     return code;
 }
@@ -126,7 +145,7 @@ void options_print(const struct option *options, int n)
 {
     for (int i = 0; i < n; i++) {
         char flag[NAME_SHOWN_MAX + 1];
-        (void)snprintf(flag, sizeof flag, "%s%s%s%s", options[i].type == OPTION_WORD ? "" : "--",
+        (void)snprintf(flag, sizeof flag, "%s%s%s%s", is_word(&options[i]) ? "" : "--",
                        options[i].name, options[i].argument[0] ? " " : "", options[i].argument);
         printf("  %-*s %s\n", FLAG_COLUMN, flag, options[i].help);
     }

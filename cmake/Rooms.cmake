@@ -1,7 +1,7 @@
 # The library: every src/<room>/*.c except *_test.c, one object library per room, so that vendor
 # headers and flags reach the room that needs them and no other.
 set(der_rooms core json graph backend/ref backend/cpu backend/cuda nn model data train metrics config
-              io store report dist method experiment api)
+              io store predict report dist method experiment api)
 set(der_back_ends)
 set(room_targets)
 set(cpu_built FALSE)

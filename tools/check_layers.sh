@@ -24,9 +24,10 @@ declare -A allowed=(
     [model]="nn graph core"
     [train]="model nn graph core data metrics"
     [store]="io json model nn graph core data metrics"
+    [predict]="store train model nn graph core data metrics io json"
     [method]="store config train model nn graph core data metrics io"
     [experiment]="method store config train model nn graph core data metrics io json"
-    [api]="experiment method store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
+    [api]="experiment method predict store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
 )
 
 # Vendor headers -> the rooms that may see them.
@@ -34,7 +35,7 @@ declare -A vendor=(
     ['dnnl|oneapi/']="backend/cpu"
     ['omp\.h']="backend/cpu"
     ['cuda|cublas|cudnn|nccl']="backend/cuda dist"
-    ['cjson']="json config io store experiment api"
+    ['cjson']="json config io store predict experiment api"
     ['zlib\.h|jpeglib\.h|png\.h']="data"
     ['mpi\.h']="dist"
 )

@@ -14,7 +14,10 @@
 #define DER_DER_H
 
 #include <der/context.h>
+#include <der/data.h>
 #include <der/export.h>
+#include <der/inspect.h>
+#include <der/model.h>
 #include <der/network.h>
 #include <der/reproduce.h>
 #include <der/settings.h>

@@ -59,7 +59,7 @@ static bool ask_cancelled(void *user)
     return options->cancelled && options->cancelled(options->user);
 }
 
-static enum precision precision_of(enum der_precision precision)
+enum precision api_precision(enum der_precision precision)
 {
     switch (precision) {
     case DER_PRECISION_TF32:
@@ -69,6 +69,11 @@ static enum precision precision_of(enum der_precision precision)
     default:
         return PRECISION_F32;
     }
+}
+
+enum bad_images api_bad_images(enum der_bad_images bad_images)
+{
+    return bad_images == DER_BAD_IMAGES_SKIP ? BAD_IMAGES_SKIP : BAD_IMAGES_STOP;
 }
 
 static int save_every_of(int epochs)
@@ -85,9 +90,9 @@ struct experiment_options api_experiment(struct der_train_options *o)
         .resume = o->resume,
         .save_every = save_every_of(o->save_every),
         .backend = o->backend,
-        .backend_options = {.precision = precision_of(o->precision),
+        .backend_options = {.precision = api_precision(o->precision),
                             .deterministic = o->deterministic},
-        .bad_images = o->bad_images == DER_BAD_IMAGES_SKIP ? BAD_IMAGES_SKIP : BAD_IMAGES_STOP,
+        .bad_images = api_bad_images(o->bad_images),
         .loader_threads = o->loader_threads > 0 ? o->loader_threads : 1,
         .max_steps = o->max_steps,
         .measure = o->measure,

@@ -19,7 +19,7 @@ enum loader_mode {
     LOADER_EVAL   /* every item once, in the order of the view */
 };
 
-/* What happens when a file does not decode or has a size that the augmentation cannot use. */
+/* What happens when an image does not decode, cannot be had, or has a size that the augmentation cannot use. */
 enum bad_images {
     BAD_IMAGES_STOP, /* loader_next fails and names the first one in batch order */
     BAD_IMAGES_SKIP  /* each is logged once and counted. In training its row repeats the next good

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { PID_TEXT_MAX = 32 };
@@ -38,12 +39,20 @@ static enum der_status refuse(struct der_ctx *ctx, const char *folder, int fd)
     return ctx_fail(ctx, DER_STATE, "%s is in use by process %ld", folder, pid);
 }
 
+/* Who only looks whether the lock is held (lock_held.h) is in the way for a moment, no longer. */
 static int lock_now(int fd)
 {
-    int result;
-    do
-        result = flock(fd, LOCK_EX | LOCK_NB);
-    while (result != 0 && errno == EINTR);
+    enum { TRIES = 5, PAUSE_NS = 1000000 };
+    int result = -1;
+    for (int i = 0; i < TRIES; i++) {
+        do
+            result = flock(fd, LOCK_EX | LOCK_NB);
+        while (result != 0 && errno == EINTR);
+        if (result == 0 || errno != EWOULDBLOCK)
+            break;
+        (void)nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        errno = EWOULDBLOCK;
+    }
     return result;
 }
 

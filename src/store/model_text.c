@@ -20,6 +20,16 @@ enum {
     N_STEMS = sizeof STEMS / sizeof STEMS[0]
 };
 
+const char *text_stem_name(enum resnet_stem stem)
+{
+    return STEMS[stem];
+}
+
+const char *text_geometry_name(enum augment_geometry geometry)
+{
+    return GEOMETRIES[geometry];
+}
+
 /* ---- any object ---------------------------------------------------------------------------------- */
 
 enum der_status text_blame(struct der_ctx *ctx, const char *source, enum der_status status)

@@ -21,6 +21,7 @@ char *made_run_config(struct der_ctx *ctx, const struct made_run *run)
     cJSON_AddItemToObject(root, "settings", settings);
     cJSON_AddStringToObject(root, "data_kind", "synth");
     cJSON_AddStringToObject(root, "precision", "f32");
+    cJSON_AddNumberToObject(root, "max_steps", run->max_steps);
     cJSON_AddNumberToObject(root, "train_images", run->train_images);
     cJSON_AddNumberToObject(root, "test_images", run->test_images);
     for (int i = 0; i < run->n_classes; i++)

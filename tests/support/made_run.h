@@ -16,6 +16,7 @@ struct made_run {
     double params;      /* of one extractor; step t has t of them */
     double bwt, fwt;    /* NAN: not measured */
     bool is_partial;    /* no end */
+    int max_steps;      /* in config.json */
 };
 
 /* The text of its config.json and of its metrics.jsonl; caller frees with mem_free. */
