@@ -22,6 +22,7 @@ struct bench_options {
     bool masks;               /* der: channel masks are trained */
     enum precision precision; /* der */
     const char *file;         /* model, predict: the model file */
+    const char *image;        /* predict: bytes of a picture */
 };
 
 enum { BENCH_IMAGE_SIZE = 32, BENCH_N_CLASSES = 100, BENCH_MAX_CHANNELS = 2048 };

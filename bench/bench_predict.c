@@ -1,7 +1,7 @@
 /*
- * Predictions on one picture: the part of bench/predict.py that is ours.
+ * Predictions on one picture through the public interface: the part of bench/predict.py that is ours.
  *
- * Loads a model file, makes a first prediction, prints how long that took, and then answers lines on
+ * Loads a model file, makes a first prediction, prints how long both took, and then answers lines on
  * standard input:
  *     run K     K predictions one by one; answers {"ms": [...], "cpu_ms": processor time of one}
  *     logits    answers {"logits": [...]}
@@ -9,63 +9,39 @@
  */
 #include "bench.h"
 
-#include "data/augment.h"
-#include "store/model_file.h"
-#include "train/assembly.h"
-
+#include <der/model.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_MAX_CHARS = 128, PIXELS = 3 * BENCH_IMAGE_SIZE * BENCH_IMAGE_SIZE, MAX_CLASSES = 128 };
-
-struct predictor {
-    struct backend *be;
-    struct model *model;
-    struct desks desks;
-    struct assembly_cache cache;
-    struct augment augment;
-    uint8_t pixels[PIXELS];
-    float image[PIXELS];
-    float logits[MAX_CLASSES];
+enum {
+    LINE_MAX_CHARS = 128,
+    CHANNELS = 3,
+    PIXELS = CHANNELS * BENCH_IMAGE_SIZE * BENCH_IMAGE_SIZE,
+    TOP = 5,
 };
 
-static enum der_status describe(void *self, struct graph *g, struct assembly_io *io)
-{
-    struct model *model = self;
-    struct param_use *head;
-    TRY(assembly_attach(g, io, model->classifier, false, &head));
-    TRY(graph_linear(g, io->matrix, head->value[0], NO_VALUE, &io->logits));
-    return graph_expose(g, io->logits);
-}
+struct predictor {
+    struct der_model *model;
+    uint8_t pixels[PIXELS]; /* R G B R G B ... */
+    struct der_image image;
+};
 
-static enum der_status open_model(struct predictor *p, struct der_ctx *ctx,
-                                  const struct bench_options *options)
+static enum der_status read_pixels(struct der_ctx *ctx, const char *path, uint8_t pixels[PIXELS])
 {
-    TRY(backend_open(ctx, options->backend, NULL, &p->be));
-    TRY(model_load(p->be, NULL, options->file, &p->model));
-    TRY(augment_init(ctx, &p->model->info.input, &p->augment));
-    desks_init(&p->desks, p->be, &p->model->extractors[0]->spec, model_feature_dim(p->model));
+    FILE *stream = fopen(path, "rb");
+    size_t n = stream ? fread(pixels, 1, PIXELS, stream) : 0;
+    if (stream)
+        (void)fclose(stream);
+    if (n != PIXELS)
+        return ctx_fail(ctx, DER_IO, "%s does not hold the %d bytes of a picture", path, PIXELS);
     return DER_OK;
 }
 
 static enum der_status predict(struct predictor *p)
 {
-    struct assembly_plan plan = {.be = p->be,
-                                 .frozen = p->model->extractors,
-                                 .n_frozen = p->model->n_extractors,
-                                 .desks = &p->desks,
-                                 .self = p->model,
-                                 .describe = describe};
-    struct assembly *assembly;
-    TRY(assembly_get(&p->cache, &plan, 1, &assembly));
-    for (int c = 0; c < 3; c++)
-        for (int i = 0; i < PIXELS / 3; i++)
-            p->image[c * PIXELS / 3 + i] = p->augment.table[c][p->pixels[3 * i + c]];
-    TRY(buffer_write(assembly->desk.image, 0, p->image, sizeof p->image));
-    TRY(sequence_run(assembly->sequence));
-    return buffer_read(assembly->logits, 0, p->logits,
-                       (size_t)p->model->info.n_classes * sizeof *p->logits);
+    struct der_guess guesses[TOP];
+    return der_model_predict(p->model, &p->image, 1, TOP, guesses);
 }
 
 static enum der_status run(struct predictor *p, long count)
@@ -80,40 +56,58 @@ static enum der_status run(struct predictor *p, long count)
     return DER_OK;
 }
 
+static enum der_status print_logits(struct predictor *p)
+{
+    float logits[BENCH_N_CLASSES];
+    int n = der_model_info(p->model).n_classes;
+    if (n > BENCH_N_CLASSES)
+        n = BENCH_N_CLASSES;
+    TRY(der_model_logits(p->model, &p->image, 1, logits));
+    for (int i = 0; i < n; i++)
+        printf("%s%.9g", i ? ", " : "{\"logits\": [", (double)logits[i]);
+    printf("]}\n");
+    return DER_OK;
+}
+
 static enum der_status obey(struct predictor *p)
 {
     char line[LINE_MAX_CHARS];
     while (fgets(line, sizeof line, stdin) && strncmp(line, "quit", 4) != 0) {
-        if (strncmp(line, "run ", 4) == 0) {
+        if (strncmp(line, "run ", 4) == 0)
             TRY(run(p, strtol(line + 4, NULL, 10)));
-        } else {
-            for (int i = 0; i < p->model->info.n_classes; i++)
-                printf("%s%.9g", i ? ", " : "{\"logits\": [", (double)p->logits[i]);
-            printf("]}\n");
-        }
+        else
+            TRY(print_logits(p));
         (void)fflush(stdout);
     }
     return DER_OK;
 }
 
-enum der_status bench_predict(struct der_ctx *ctx, const struct bench_options *options)
+static enum der_status start(struct predictor *p, struct der_ctx *ctx,
+                             const struct bench_options *options)
 {
-    struct predictor *p = mem_zalloc(&ctx->mem, 1, sizeof *p);
-    for (int i = 0; i < PIXELS; i++)
-        p->pixels[i] = (uint8_t)(i * 7 + i / 96 * 13);
-    double start = bench_clock();
-    TRY(open_model(p, ctx, options));
+    struct der_model_options model = {.backend = options->backend};
+    double since = bench_clock();
+    TRY(der_model_load(ctx, options->file, &model, &p->model));
     double loaded = bench_clock();
     TRY(predict(p));
-    double first = bench_clock();
-    printf("{\"load_ms\": %.3f, \"first_ms\": %.3f}\n", 1e3 * (loaded - start),
-           1e3 * (first - loaded));
+    printf("{\"load_ms\": %.3f, \"first_ms\": %.3f}\n", 1e3 * (loaded - since),
+           1e3 * (bench_clock() - loaded));
     (void)fflush(stdout);
-    TRY(obey(p));
-    assembly_cache_fini(&p->cache);
-    desks_fini(&p->desks);
-    model_free(p->model);
-    backend_close(p->be);
-    mem_free(&ctx->mem, p);
     return DER_OK;
+}
+
+enum der_status bench_predict(struct der_ctx *ctx, const struct bench_options *options)
+{
+    struct predictor p = {.image = {.pixels = p.pixels,
+                                    .channels = CHANNELS,
+                                    .height = BENCH_IMAGE_SIZE,
+                                    .width = BENCH_IMAGE_SIZE}};
+    if (!options->file || !options->image)
+        return ctx_fail(ctx, DER_ARG, "predict wants --file and --image");
+    TRY(read_pixels(ctx, options->image, p.pixels));
+    enum der_status status = start(&p, ctx, options);
+    if (status == DER_OK)
+        status = obey(&p);
+    der_model_free(p.model);
+    return status;
 }
