@@ -220,6 +220,7 @@ enum der_status der_data_add(struct der_data *data, enum der_split split, const 
     struct dataset *set = data->set;
     enum data_split to = api_split(split);
     struct image_view view;
+    struct image_view copy;
     if (!data->is_growing)
         return ctx_fail(ctx, DER_STATE, "pictures are added to sets of der_data_new only");
     TRY(check_name(ctx, class_name));
@@ -233,16 +234,16 @@ enum der_status der_data_add(struct der_data *data, enum der_split split, const 
     char *name = label < 0 ? arena_strdup(&set->arena, class_name) : NULL;
     if (label < 0 && !name)
         return ctx_nomem(ctx);
-    TRY(copy_image(ctx, &view, &view));
+    TRY(copy_image(ctx, &view, &copy));
     if (label < 0) {
         label = set->n_classes++;
         set->class_names[label] = name;
     }
     data->latest = label;
-    note_image(set, &view);
+    note_image(set, &copy);
     struct data_part *part = &set->part[to];
     part->labels[part->n] = label;
-    part->items[part->n++] = (struct data_item){.place = DATA_IN_MEMORY, .image = view};
+    part->items[part->n++] = (struct data_item){.place = DATA_IN_MEMORY, .image = copy};
     return DER_OK;
 }
 
