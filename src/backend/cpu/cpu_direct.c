@@ -141,34 +141,41 @@ static void frame_block(const struct cpu_direct *args, const struct plan *plan, 
 
 /* ---- tiles ------------------------------------------------------------------------------------------ */
 
-/* sum [rows][cols] += weights times the pixels that begin at src, of one tile and one block of input
- * channels; returns the weights behind those used. */
+/* What one tile is; all but the pitch are constants where functions are inlined. */
+struct tile {
+    int64_t rows, cols, stride;
+    int64_t pitch; /* floats from one row of the source to the next */
+};
+
+/* sum [rows][cols] += weights times the pixels that begin at src, for one block of input channels. cold: the
+ * weights have yet to come from memory. Returns the weights behind those used. */
 DIRECT_INLINE const float *accumulate(VEC *sum, const float *weights, const float *src,
-                                      int64_t channels, const struct cpu_direct *args,
-                                      int64_t pitch, int64_t rows, int64_t cols, int64_t stride)
+                                      int64_t channels, int64_t kernel, struct tile tile, bool cold)
 {
-    for (int64_t y = 0; y < args->kernel; y++)
-        for (int64_t x = 0; x < args->kernel; x++) {
-            const float *from = src + y * pitch + x * BLOCK;
+    for (int64_t y = 0; y < kernel; y++)
+        for (int64_t x = 0; x < kernel; x++) {
+            const float *from = src + y * tile.pitch + x * BLOCK;
             for (int64_t c = 0; c < channels; c++, weights += BLOCK) {
                 VEC weight = *(const VEC *)weights;
-                __builtin_prefetch(weights + AHEAD);
-                for (int64_t i = 0; i < rows; i++)
-                    for (int64_t j = 0; j < cols; j++)
-                        sum[i * cols + j] +=
-                            weight * from[i * stride * pitch + j * stride * BLOCK + c];
+                if (cold)
+                    __builtin_prefetch(weights + AHEAD);
+                for (int64_t i = 0; i < tile.rows; i++)
+                    for (int64_t j = 0; j < tile.cols; j++)
+                        sum[i * tile.cols + j] +=
+                            weight * from[(i * tile.pitch + j * BLOCK) * tile.stride + c];
             }
         }
     return weights;
 }
 
+/* dst: one block of output channels; top and left: of the tile in it. */
 DIRECT_INLINE void store(const struct cpu_direct *args, float *dst, const VEC *sum, int64_t top,
-                         int64_t left, int64_t rows, int64_t cols)
+                         int64_t left, struct tile tile)
 {
-    for (int64_t i = 0; i < rows && top + i < args->out_h; i++)
-        for (int64_t j = 0; j < cols && left + j < args->out_w; j++) {
+    for (int64_t i = 0; i < tile.rows && top + i < args->out_h; i++)
+        for (int64_t j = 0; j < tile.cols && left + j < args->out_w; j++) {
             VEC *to = (VEC *)(dst + ((top + i) * args->out_w + left + j) * BLOCK);
-            VEC z = sum[i * cols + j];
+            VEC z = sum[i * tile.cols + j];
             if (args->sum)
                 z += *to;
             if (args->relu)
@@ -177,27 +184,34 @@ DIRECT_INLINE void store(const struct cpu_direct *args, float *dst, const VEC *s
         }
 }
 
-/* All tiles of one block of output channels; sizes are constants where it is inlined. */
+/* The tile at (top, left) of one block of output channels. */
+DIRECT_INLINE void run_tile(const struct cpu_direct *args, const struct plan *plan,
+                            const float *src, int64_t block, int64_t top, int64_t left,
+                            struct tile tile)
+{
+    const float *from = src + (top * tile.pitch + left * BLOCK) * tile.stride;
+    const float *weights = args->weights + block * BLOCK * args->c * args->kernel * args->kernel;
+    bool cold = top == 0 && left == 0;
+    VEC sum[PIXELS];
+    for (int i = 0; i < PIXELS; i++)
+        sum[i] = *(const VEC *)(args->bias + block * BLOCK);
+    for (int64_t c = 0; c < args->c; c += BLOCK, from += plan->height * tile.pitch) {
+        int64_t channels = cpu_min(BLOCK, args->c - c);
+        if (cold)
+            weights = accumulate(sum, weights, from, channels, args->kernel, tile, true);
+        else
+            weights = accumulate(sum, weights, from, channels, args->kernel, tile, false);
+    }
+    store(args, args->dst + block * args->out_h * args->out_w * BLOCK, sum, top, left, tile);
+}
+
 DIRECT_INLINE void run_tiles(const struct cpu_direct *args, const struct plan *plan,
                              const float *src, int64_t block, int64_t cols, int64_t stride)
 {
-    const int64_t rows = PIXELS / cols;
-    const int64_t pitch = plan->width * BLOCK;
-    float *dst = args->dst + block * args->out_h * args->out_w * BLOCK;
-    for (int64_t tile = 0; tile < plan->down * plan->across; tile++) {
-        int64_t top = tile / plan->across * rows;
-        int64_t left = tile % plan->across * cols;
-        const float *from = src + top * stride * pitch + left * stride * BLOCK;
-        const float *weights =
-            args->weights + block * args->c * args->kernel * args->kernel * BLOCK;
-        VEC sum[PIXELS];
-        for (int i = 0; i < PIXELS; i++)
-            sum[i] = *(const VEC *)(args->bias + block * BLOCK);
-        for (int64_t c = 0; c < args->c; c += BLOCK, from += plan->height * pitch)
-            weights = accumulate(sum, weights, from, cpu_min(BLOCK, args->c - c), args, pitch, rows,
-                                 cols, stride);
-        store(args, dst, sum, top, left, rows, cols);
-    }
+    const struct tile tile = {PIXELS / cols, cols, stride, plan->width * BLOCK};
+    for (int64_t i = 0; i < plan->down; i++)
+        for (int64_t j = 0; j < plan->across; j++)
+            run_tile(args, plan, src, block, i * tile.rows, j * tile.cols, tile);
 }
 
 static DIRECT_TARGET __attribute__((noinline)) void run_block(const struct cpu_direct *args,
