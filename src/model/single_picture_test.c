@@ -152,7 +152,7 @@ static void test_threads_do_not_change_a_bit(void **state)
     }
 }
 
-/* A primitive takes oneDNN a millisecond and more to make, and there are 20 layers to an extractor. */
+/* oneDNN makes its kernels at run time, and an extractor has 20 layers. */
 static void test_the_first_prediction_makes_no_primitives(void **state)
 {
     (void)state;
