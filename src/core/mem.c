@@ -1,21 +1,14 @@
-/* madvise is no part of POSIX. */
-#define _DEFAULT_SOURCE
-
 #include "core/mem.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* In front of every block, so that mem_free knows what it gives back. One alignment unit wide. */
 struct block_head {
     size_t bytes; /* asked for by the caller */
 };
 
-enum {
-    HEAD_BYTES = MEM_ALIGNMENT,
-    HUGE_PAGE = 2 << 20, /* bytes */
-};
+enum { HEAD_BYTES = MEM_ALIGNMENT };
 
 _Static_assert(sizeof(struct block_head) <= HEAD_BYTES, "the head must fit in front of a block");
 
@@ -65,20 +58,6 @@ bool size_add(size_t a, size_t b, size_t *out)
     return true;
 }
 
-/* Large blocks ask for large pages: weights and images are walked through from end to end, and small pages
- * cost a fault each at the start and a look-up each ever after. A system that has none refuses quietly. */
-static void *raw_alloc(size_t total)
-{
-    if (total < HUGE_PAGE)
-        return aligned_alloc(MEM_ALIGNMENT, total);
-    void *raw = aligned_alloc(HUGE_PAGE, total);
-#ifdef MADV_HUGEPAGE
-    if (raw)
-        (void)madvise(raw, total, MADV_HUGEPAGE);
-#endif
-    return raw;
-}
-
 void *mem_alloc(struct mem *mem, size_t count, size_t size)
 {
     size_t bytes;
@@ -87,7 +66,7 @@ void *mem_alloc(struct mem *mem, size_t count, size_t size)
         !size_add(bytes, HEAD_BYTES + MEM_ALIGNMENT - 1, &total))
         return NULL;
     total -= total % MEM_ALIGNMENT;
-    char *raw = raw_alloc(total);
+    char *raw = aligned_alloc(MEM_ALIGNMENT, total);
     if (!raw)
         return NULL;
     ((struct block_head *)raw)->bytes = bytes;
