@@ -95,6 +95,7 @@ enum der_status learner_new(struct backend *be, const struct learner_options *op
         return ctx_nomem(be->ctx);
     learner->be = be;
     learner->options = *options;
+    resident_init(&learner->resident, be, options->set);
     enum der_status status = exemplars_new(be->ctx, options->n_classes, &learner->memory);
     if (status != DER_OK) {
         learner_free(learner);
@@ -115,6 +116,7 @@ void learner_free(struct learner *learner)
     if (!learner)
         return;
     close_features(learner);
+    resident_fini(&learner->resident);
     drop_extractors(learner);
     extractor_free(learner->last_full);
     param_set_free(learner->classifier);

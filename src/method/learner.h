@@ -57,6 +57,7 @@ struct learner {
     struct extractor *last_full;  /* the newest extractor before pruning: the next one starts so */
     struct param_set *classifier; /* "classifier.weight" [n_classes, feature_dim] */
     struct exemplars *memory;
+    struct resident resident;      /* images that the back end holds */
     struct desks desks;            /* of the finished step */
     struct assembly_cache testing; /* of the finished step */
 

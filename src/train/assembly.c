@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-enum { MAX_FROZEN = SEQUENCE_MAX - 1 };
+enum { MAX_FROZEN = SEQUENCE_MAX - 3 }; /* beside them: feed, trained part, tally */
 
 void desks_init(struct desks *desks, struct backend *be, const struct resnet_spec *spec,
                 int64_t feature_dim)
@@ -102,8 +102,10 @@ static enum der_status bind_all(const struct assembly_plan *plan, const struct g
         TRY(params_bind(&io->use[i], p));
     for (int i = 0; i < ASSEMBLY_MAX_SCALARS; i++) {
         struct span span = {.buffer = plan->scalars, .offset = (size_t)i * sizeof(float)};
-        if (io->scalar[i] != NO_VALUE)
-            TRY(program_bind(p, io->scalar[i], span));
+        if (io->scalar[i] == NO_VALUE)
+            continue;
+        TRY(program_bind(p, io->scalar[i], span));
+        a->scalars = plan->scalars;
     }
     if (io->n_losses == 0)
         return DER_OK;
@@ -211,6 +213,8 @@ struct stage_program assembly_program(const struct assembly *assembly)
     return (struct stage_program){.sequence = assembly->sequence,
                                   .image = assembly->desk.image,
                                   .labels = assembly->desk.labels,
+                                  .scalars = assembly->scalars,
                                   .losses = assembly->losses,
-                                  .rank = assembly->rank};
+                                  .rank = assembly->rank,
+                                  .matrix = assembly->desk.matrix};
 }

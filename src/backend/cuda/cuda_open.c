@@ -150,6 +150,7 @@ static bool cuda_is_usable(void)
 
 const struct backend_ops cuda_backend = {
     .name = "cuda",
+    .is_device = true,
     .is_usable = cuda_is_usable,
     .open = cuda_open,
     .close = cuda_close,
