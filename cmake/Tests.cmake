@@ -71,7 +71,8 @@ endforeach()
 # The group cuda: what every back end must pass, once more on the GPU. Skipped where there is none.
 if(cuda_built AND NOT DER_FUZZ)
     foreach(name parity_test parity_graph_test engine_test threads_test extractor_test prune_test
-                 golden_ops_test golden_block_test golden_net_test golden_der_test)
+                 golden_ops_test golden_block_test golden_net_test golden_der_test der_step_test
+                 feeder_test loop_test model_file_test learner_resume_test)
         set(file ${test_sources})
         list(FILTER file INCLUDE REGEX "/${name}\\.c$")
         der_register(cuda_${name} ${file} $<TARGET_FILE:${name}>)

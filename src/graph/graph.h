@@ -52,6 +52,7 @@ struct graph {
     int n_values, value_capacity;
     struct node *nodes; /* [n_nodes], in execution order */
     int n_nodes, node_capacity;
+    bool runs_seldom; /* a hint, set by the caller: better compiled fast than made to run fast */
 };
 
 NODISCARD enum der_status graph_new(struct der_ctx *ctx, struct graph **out);

@@ -57,6 +57,14 @@ int64_t learner_parameters(const struct learner *learner)
     return count;
 }
 
+void learner_desks(const struct learner *learner, int64_t feature_dim, struct desks *desks)
+{
+    const struct config *config = &learner->options.config;
+    desks_init(desks, learner->be, &learner->options.spec, feature_dim);
+    desks->usual[0] = config->batch;
+    desks->usual[1] = config->test_batch;
+}
+
 static void close_features(struct learner *learner)
 {
     const struct config *config = &learner->options.config;
@@ -70,7 +78,7 @@ static void close_features(struct learner *learner)
 void learner_open_features(struct learner *learner)
 {
     close_features(learner);
-    desks_init(&learner->desks, learner->be, &learner->options.spec, learner_feature_dim(learner));
+    learner_desks(learner, learner_feature_dim(learner), &learner->desks);
 }
 
 enum der_status learner_test(struct learner *learner, const struct train_hooks *hooks,

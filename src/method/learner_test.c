@@ -198,5 +198,7 @@ int main(void)
         TEST(test_probes_read_the_representation),
         TEST(test_steps_are_refused_beyond_the_classes),
     };
+    if (!test_backend_is_here())
+        return test_backend_skip();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,8 +217,7 @@ static enum der_status open_stage(struct representation *r)
     r->pressure = pressure_new(config->lambda_s, config->target_params);
     r->objective.config = config;
     r->objective.n_old = learner->n_classes;
-    desks_init(&r->desks, learner->be, spec,
-               learner_feature_dim(learner) + resnet_feature_dim(spec));
+    learner_desks(learner, learner_feature_dim(learner) + resnet_feature_dim(spec), &r->desks);
     TRY(new_extractor(r));
     TRY(new_heads(r));
     learner->kept_params = 0;

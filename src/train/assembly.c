@@ -67,6 +67,12 @@ enum der_status assembly_attach(struct graph *g, struct assembly_io *io, struct 
     return DER_OK;
 }
 
+/* A matter of settings alone, so that a resumed run compiles what an unbroken one had. */
+static bool is_seldom(const struct desks *desks, int batch)
+{
+    return desks->usual[0] > 0 && batch != desks->usual[0] && batch != desks->usual[1];
+}
+
 static enum der_status declare_inputs(const struct assembly_plan *plan, struct graph *g,
                                       struct assembly_io *io)
 {
@@ -124,6 +130,7 @@ static enum der_status compile(const struct assembly_plan *plan, struct assembly
         io.scalar[i] = NO_VALUE;
     struct graph *g;
     TRY(graph_new(plan->be->ctx, &g));
+    g->runs_seldom = is_seldom(plan->desks, a->desk.batch);
     enum der_status status = declare_inputs(plan, g, &io);
     if (status == DER_OK)
         status = plan->describe(plan->self, g, &io);
@@ -147,7 +154,10 @@ static enum der_status make_sequence(const struct assembly_plan *plan, struct as
     int64_t col = 0;
     for (int i = 0; i < plan->n_frozen; i++) {
         const struct folded *folded;
-        TRY(extractor_folded(plan->frozen[i], a->desk.batch, &folded));
+        if (is_seldom(plan->desks, a->desk.batch))
+            TRY(extractor_folded_seldom(plan->frozen[i], a->desk.batch, &folded));
+        else
+            TRY(extractor_folded(plan->frozen[i], a->desk.batch, &folded));
         struct span feature = {a->desk.matrix, (size_t)col * sizeof(float),
                                plan->desks->feature_dim};
         TRY(folded_bind(folded, (struct span){.buffer = a->desk.image}, feature));

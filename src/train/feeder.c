@@ -394,7 +394,7 @@ static enum der_status write_batch(struct feeder *feeder, const struct stage_pro
 
 enum der_status feeder_run(struct feeder *feeder, const struct stage_program *program)
 {
-    struct sequence *sequence;
+    struct sequence *sequence = NULL;
     assert(feeder->rows > 0 && (feeder->scalars || !program->scalars));
     TRY(get_course(feeder, program, &sequence));
     if (!feeder->pixels)

@@ -18,6 +18,14 @@ enum { CUDA_SIDE_STREAMS = 12 }; /* for programs that may run side by side */
 /* Streams that the steps of one program are spread over; see cuda_lanes.c. */
 enum cuda_lane { LANE_MAIN, LANE_BRANCH, LANE_SINK, N_LANES };
 
+enum { CUDA_STAGES = 2, CUDA_STAGE_BYTES = 4 << 20 };
+
+/* Pinned memory that data pass through on their way to the device, so that the host need not wait for it. */
+struct cuda_stage {
+    void *data;       /* CUDA_STAGE_BYTES */
+    cudaEvent_t done; /* the copy out of it */
+};
+
 struct cuda_backend {
     struct backend base;
     struct cuda_libs libs;
@@ -31,6 +39,8 @@ struct cuda_backend {
     cudaStream_t
         lane[N_LANES]; /* beside `stream`, for a program that runs alone; [LANE_MAIN] unused */
     cudaEvent_t order;
+    struct cuda_stage stage[CUDA_STAGES];
+    int next_stage;
     struct dnn *dnn;
     cublasLtHandle_t gemm;
 };
@@ -113,6 +123,7 @@ struct cuda_program {
     size_t derived_offset, tables_offset, counters_offset;
     size_t derived_bytes, tables_bytes, n_counters;
     char *tables; /* host side of the tables; in the arena */
+    bool seldom; /* a tail: kernels that have to be made at run time are not worth it */
     bool resolved;
     uint64_t epoch; /* moves whenever addresses have changed */
 };

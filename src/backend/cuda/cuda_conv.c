@@ -224,12 +224,13 @@ static struct dnn_conv request(const struct cuda_program *p, const struct cuda_s
 }
 
 /* In f32 the epilogue is left to our own kernel, which rounds as the contract says, and for few channels
- * because the two together are faster. */
+ * because the two together are faster. Fused kernels are made at run time, which takes longer than a tail
+ * could ever win back. */
 static enum der_status plan_affine(struct cuda_program *p, struct cuda_step *step)
 {
     struct dnn_conv conv = request(p, step);
     struct dnn *dnn = cuda_of(p)->dnn;
-    if (conv.tensor_cores && conv.shape.c % WHOLE_TILE == 0) {
+    if (conv.tensor_cores && conv.shape.c % WHOLE_TILE == 0 && !p->seldom) {
         conv.bias = true;
         conv.residual = node_in(&step->node, AFFINE_RESIDUAL) != NO_VALUE;
         conv.relu = step->node.attr.conv.relu;
@@ -260,7 +261,7 @@ static enum der_status plan_plain(struct cuda_program *p, struct cuda_step *step
     const bool is_strided = conv.shape.stride > 1 && conv.shape.r > 1;
     const bool is_narrow =
         conv.shape.c % (2 * WHOLE_TILE) != 0 && conv.shape.h * conv.shape.w > 256;
-    if (conv.tensor_cores && conv.shape.c % WHOLE_TILE == 0 &&
+    if (conv.tensor_cores && conv.shape.c % WHOLE_TILE == 0 && !p->seldom &&
         (conv.pass == DNN_FORWARD || (!is_strided && !is_narrow))) {
         conv.compiled = true;
         TRY(dnn_find(dnn, &conv, &step->conv->plan));

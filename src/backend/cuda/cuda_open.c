@@ -58,6 +58,12 @@ static void cuda_close(struct backend *be)
     dnn_close(cuda->dnn);
     if (cuda->gemm)
         (void)cuda->libs.cublasLtDestroy(cuda->gemm);
+    for (int i = 0; i < CUDA_STAGES; i++) {
+        if (cuda->stage[i].done)
+            (void)cudaEventDestroy(cuda->stage[i].done);
+        if (cuda->stage[i].data)
+            (void)cudaFreeHost(cuda->stage[i].data);
+    }
     for (int i = 0; i < CUDA_SIDE_STREAMS; i++) {
         if (cuda->side[i])
             (void)cudaStreamDestroy(cuda->side[i]);
@@ -103,12 +109,25 @@ static enum der_status make_streams(struct cuda_backend *cuda)
     return DER_OK;
 }
 
+static enum der_status make_stages(struct cuda_backend *cuda)
+{
+    static const char WHAT[] = "taking pinned memory of the host";
+    for (int i = 0; i < CUDA_STAGES; i++) {
+        struct cuda_stage *stage = &cuda->stage[i];
+        TRY(cuda_check(cuda->base.ctx, cudaMallocHost(&stage->data, CUDA_STAGE_BYTES), WHAT));
+        TRY(cuda_check(cuda->base.ctx,
+                       cudaEventCreateWithFlags(&stage->done, cudaEventDisableTiming), WHAT));
+    }
+    return DER_OK;
+}
+
 static enum der_status start(struct cuda_backend *cuda)
 {
     struct der_ctx *ctx = cuda->base.ctx;
     TRY(cuda_libs_load(ctx, &cuda->libs));
     TRY(cuda_enter(cuda));
     TRY(make_streams(cuda));
+    TRY(make_stages(cuda));
     TRY(dnn_open(ctx, &cuda->libs, &cuda->dnn));
     if (cuda->libs.cublasLtCreate(&cuda->gemm) != CUBLAS_STATUS_SUCCESS) {
         cuda->gemm = NULL;

@@ -275,6 +275,7 @@ enum der_status cuda_compile(struct backend *be, const struct graph *g, struct p
     if (!p)
         return ctx_nomem(be->ctx);
     p->base.be = be;
+    p->seldom = g->runs_seldom;
     arena_init(&p->arena, mem);
     bool *flags = mem_alloc(mem, (size_t)g->n_values, sizeof *flags);
     struct graph ordered;
