@@ -133,10 +133,13 @@ static inline struct cuda_backend *cuda_of(const struct cuda_program *p)
     return (struct cuda_backend *)p->base.be;
 }
 
+/* ---- cuda_error.c ------------------------------------------------------------------------------- */
+
+/* Turns what a CUDA call returned into a status, with a sentence about what was tried and what helps. */
+NODISCARD enum der_status cuda_check(struct der_ctx *ctx, cudaError_t error, const char *what);
+
 /* ---- cuda_open.c -------------------------------------------------------------------------------- */
 
-/* Turns what a CUDA call returned into a status, with a sentence about what was tried. */
-NODISCARD enum der_status cuda_check(struct der_ctx *ctx, cudaError_t error, const char *what);
 /* Makes the back end's device the thread's current one. */
 NODISCARD enum der_status cuda_enter(const struct cuda_backend *cuda);
 

@@ -10,15 +10,6 @@ extern const struct backend_ops cuda_backend;
 
 enum { OLDEST_MAJOR = 8 }; /* compute capability 8.0: bf16 on tensor cores */
 
-enum der_status cuda_check(struct der_ctx *ctx, cudaError_t error, const char *what)
-{
-    if (error == cudaSuccess)
-        return DER_OK;
-    (void)cudaGetLastError(); /* an error that passes must not be met again */
-    return ctx_fail(ctx, error == cudaErrorMemoryAllocation ? DER_NOMEM : DER_DEVICE,
-                    "CUDA: %s failed: %s", what, cudaGetErrorString(error));
-}
-
 enum der_status cuda_enter(const struct cuda_backend *cuda)
 {
     return cuda_check(cuda->base.ctx, cudaSetDevice(cuda->device), "choosing the GPU");
