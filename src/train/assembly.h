@@ -28,7 +28,7 @@ struct desks {
     struct backend *be;
     int channels, height, width; /* of the images */
     int64_t feature_dim;         /* columns of the matrix */
-    int usual[2];                /* full batches of training and testing: programs for others are compiled
+    int usual[2]; /* full batches of training and testing: programs for others are compiled
                                   * fast rather than made to run fast; 0: all are usual */
     struct desk item[DESKS_MAX];
     int n;

@@ -114,8 +114,7 @@ static enum der_status open_tables(struct feeder *feeder)
     if (o->ranks)
         TRY(buffer_new(feeder->be, rows * sizeof(int32_t), &feeder->ranks));
     if (o->n_columns > 0)
-        TRY(buffer_new(feeder->be, rows * (size_t)o->n_columns * sizeof(float),
-                       &feeder->features));
+        TRY(buffer_new(feeder->be, rows * (size_t)o->n_columns * sizeof(float), &feeder->features));
     return DER_OK;
 }
 
@@ -248,14 +247,13 @@ static enum der_status make_tally(struct feeder *feeder, const struct stage_prog
     int clock;
     int n = list_kept(feeder, program, rows, kept);
     TRY(graph_new(feeder->ctx, &g));
-    enum der_status status =
-        graph_input(g, "clock", DTYPE_I32, words_of(feeder->clock), &clock);
+    enum der_status status = graph_input(g, "clock", DTYPE_I32, words_of(feeder->clock), &clock);
     for (int k = 0; k < n && status == DER_OK; k++) {
         items[k].by_row = kept[k].by_row;
         status = graph_input(g, "kept", kept[k].dtype, shape_1d(kept[k].words), &items[k].src);
         if (status == DER_OK)
-            status = graph_input(g, "table", kept[k].dtype, words_of(kept[k].table),
-                                 &items[k].table);
+            status =
+                graph_input(g, "table", kept[k].dtype, words_of(kept[k].table), &items[k].table);
     }
     if (status == DER_OK)
         status = graph_tally(g, clock, items, n, rows);
@@ -362,8 +360,7 @@ enum der_status feeder_next(struct feeder *feeder, int *rows)
         if (feeder->next == feeder->n_batches)
             return DER_OK;
         (void)sampler_batch(&feeder->sampler, feeder->next, &feeder->rows);
-        const int32_t *items =
-            feeder->order + feeder->next * feeder->data.batch * FEED_ITEM_WORDS;
+        const int32_t *items = feeder->order + feeder->next * feeder->data.batch * FEED_ITEM_WORDS;
         for (int i = 0; i < feeder->rows; i++)
             labels_now(feeder)[i] = items[i * FEED_ITEM_WORDS + 1];
     } else {

@@ -94,8 +94,8 @@ static void bind_to(struct fixture *f, struct program *program, int value, struc
 
 static void copy_value(struct graph *g, int from, int *to)
 {
-    assert_ok(g->ctx, graph_add_value(g, "copy", DTYPE_F32, g->values[from].shape, VALUE_EXTERNAL,
-                                      to));
+    assert_ok(g->ctx,
+              graph_add_value(g, "copy", DTYPE_F32, g->values[from].shape, VALUE_EXTERNAL, to));
     assert_ok(g->ctx, graph_add_node(g, OP_ADD, &from, 1, to, 1, NULL));
 }
 

@@ -46,8 +46,9 @@ enum der_status resident_pixels(struct resident *resident, enum data_split split
     enum der_status status = buffer_new(resident->be, (bytes + 3) / 4 * 4, &buffer);
     if (status == DER_NOMEM) {
         resident->is_refused[split] = true;
-        ctx_log(ctx, DER_LOG_WARNING, "%s: its %zu MiB do not fit beside the networks (%s); batches "
-                                      "are streamed",
+        ctx_log(ctx, DER_LOG_WARNING,
+                "%s: its %zu MiB do not fit beside the networks (%s); batches "
+                "are streamed",
                 resident->set->path, bytes >> 20, der_ctx_error(ctx));
         return DER_OK;
     }

@@ -57,8 +57,8 @@ static void emit_feed(const struct feed_row *row, uint32_t stream, struct case_s
     c.in[FEED_TABLE] =
         operand_if(row->width > 0, operand_normal(shape_1d((int64_t)row->n_lines * row->width)));
     c.in[FEED_CLOCK] = ints(clock, CLOCK_WORDS);
-    c.out[FEED_IMAGE] = operand_result(
-        shape_1d((int64_t)a->batch * a->channels * a->out_height * a->out_width));
+    c.out[FEED_IMAGE] =
+        operand_result(shape_1d((int64_t)a->batch * a->channels * a->out_height * a->out_width));
     c.out[FEED_LABELS] = operand_result_i32(shape_1d(a->batch));
     c.out[FEED_NOW] = operand_if(row->width > 0, operand_result(shape_1d(row->width)));
     case_emit(sink, c);

@@ -162,10 +162,7 @@ enum der_status supervised_train(struct supervised *model, const char *name,
 enum der_status supervised_test(struct supervised *model, const struct loader_options *data,
                                 const struct train_hooks *hooks, struct evaluation *out)
 {
-    const struct evaluation_options options = {.be = model->be,
-                                               .resident = model->resident,
-                                               .ops = &TESTING,
-                                               .self = model,
-                                               .data = data};
+    const struct evaluation_options options = {
+        .be = model->be, .resident = model->resident, .ops = &TESTING, .self = model, .data = data};
     return evaluate(&options, model->options.n_classes, hooks, out);
 }

@@ -123,7 +123,7 @@ struct cuda_program {
     size_t derived_offset, tables_offset, counters_offset;
     size_t derived_bytes, tables_bytes, n_counters;
     char *tables; /* host side of the tables; in the arena */
-    bool seldom; /* a tail: kernels that have to be made at run time are not worth it */
+    bool seldom;  /* a tail: kernels that have to be made at run time are not worth it */
     bool resolved;
     uint64_t epoch; /* moves whenever addresses have changed */
 };
@@ -199,6 +199,8 @@ void cuda_step_table(struct cuda_program *p, struct cuda_step *step);
 /* ---- cuda_conv.c -------------------------------------------------------------------------------- */
 
 NODISCARD enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step);
+/* Has the plans of all convolutions of a graph made, before the steps ask for them one by one. */
+NODISCARD enum der_status cuda_conv_prefetch(struct cuda_program *p, const struct graph *g);
 /* True when a convolution reads the caller's picture itself, so that no copy inside is needed. */
 bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *node);
 

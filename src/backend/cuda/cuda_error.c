@@ -10,7 +10,8 @@ static const struct advice {
 } ADVICE[] = {
     {cudaErrorMemoryAllocation, DER_NOMEM, "a smaller batch needs less memory"},
     {cudaErrorNoKernelImageForDevice, DER_UNSUPPORTED,
-     "this build has no code for that GPU; build with its architecture in CMAKE_CUDA_ARCHITECTURES"},
+     "this build has no code for that GPU; build with its architecture in "
+     "CMAKE_CUDA_ARCHITECTURES"},
     {cudaErrorUnsupportedPtxVersion, DER_UNSUPPORTED, "the NVIDIA driver is too old for that GPU"},
     {cudaErrorInsufficientDriver, DER_UNSUPPORTED, "the NVIDIA driver is too old"},
     {cudaErrorDevicesUnavailable, DER_DEVICE, "another program has the GPU to itself"},
@@ -18,15 +19,23 @@ static const struct advice {
 
 /* After these every call of the process fails alike: the context is lost. */
 static const cudaError_t STICKY[] = {
-    cudaErrorIllegalAddress,     cudaErrorLaunchFailure,       cudaErrorLaunchTimeout,
-    cudaErrorIllegalInstruction, cudaErrorMisalignedAddress,   cudaErrorInvalidAddressSpace,
-    cudaErrorInvalidPc,          cudaErrorHardwareStackError,  cudaErrorAssert,
-    cudaErrorECCUncorrectable,   cudaErrorNvlinkUncorrectable, cudaErrorContained,
+    cudaErrorIllegalAddress,
+    cudaErrorLaunchFailure,
+    cudaErrorLaunchTimeout,
+    cudaErrorIllegalInstruction,
+    cudaErrorMisalignedAddress,
+    cudaErrorInvalidAddressSpace,
+    cudaErrorInvalidPc,
+    cudaErrorHardwareStackError,
+    cudaErrorAssert,
+    cudaErrorECCUncorrectable,
+    cudaErrorNvlinkUncorrectable,
+    cudaErrorContained,
     cudaErrorUnknown,
 };
 
-static const char LOST[] =
-    "this process cannot use the GPU any more; what was saved is whole, and a run goes on from there";
+static const char LOST[] = "this process cannot use the GPU any more; what was saved is whole, and "
+                           "a run goes on from there";
 
 enum der_status cuda_check(struct der_ctx *ctx, cudaError_t error, const char *what)
 {

@@ -249,6 +249,7 @@ static enum der_status build(struct cuda_program *p, const struct graph *g, bool
 {
     cuda_layout_choose(g, flags);
     TRY(copy_values(p, g, flags));
+    TRY(cuda_conv_prefetch(p, g));
     TRY(make_steps(p, g, flags));
     cuda_derived_finish(p);
     cuda_lanes_plan(p);

@@ -362,11 +362,10 @@ static cudaError_t run_tally(struct cuda_program *p, const struct cuda_step *ste
                               .clock = value_data(step_in(p, step, TALLY_CLOCK))};
     for (int k = 0; k < args.n; k++) {
         const int src = TALLY_FIRST + 2 * k;
-        args.pair[k] =
-            (struct cuda_tally_pair){.src = value_data(step_in(p, step, src)),
-                                     .table = value_data(step_in(p, step, src + 1)),
-                                     .src_words = in_count(p, step, src),
-                                     .table_words = in_count(p, step, src + 1)};
+        args.pair[k] = (struct cuda_tally_pair){.src = value_data(step_in(p, step, src)),
+                                                .table = value_data(step_in(p, step, src + 1)),
+                                                .src_words = in_count(p, step, src),
+                                                .table_words = in_count(p, step, src + 1)};
     }
     return cuda_tally(&args, stream);
 }
