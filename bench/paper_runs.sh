@@ -72,7 +72,7 @@ reproduce() {
     local table=${1%%:*} rest=${1#*:}
     shift
     "${limit[@]}" "$der" reproduce "$table" --data "$data" --out "$out" --row "${rest#*:}" \
-        --orders "${rest%%:*}" --device "${DER_DEVICE:-cuda}" "$@"
+        --orders "${rest%%:*}" --device "${DER_DEVICE:-cuda}" --threads "${DER_THREADS:-8}" "$@"
 }
 
 limit=()

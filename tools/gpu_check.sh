@@ -2,21 +2,23 @@
 # Everything that only a GPU can tell, in one command:
 #
 #     tools/gpu_check.sh [PART...]         all parts, or some: tests train speed sanitize
-#     tools/gpu_check.sh --pack            programs and libraries of a build as build/gpu.tar.xz, for a machine
+#     tools/gpu_check.sh --pack            programs and libraries of a build as build/gpu.tar.gz, for a machine
 #                                          with a GPU that cannot build them
 #
-# Uses build/gpu.tar.xz where there is one, else build/cuda, which is built if need be (DER_BUILD names another
+# Uses build/gpu.tar.gz where there is one, else build/cuda, which is built if need be (DER_BUILD names another
 # folder). Every part has a time limit of its own and the script goes on when one fails; all limits together are
 # under nine minutes. The last thing printed is a table, which is also left in build/gpu_check.md (DER_REPORT
-# names another file), and the logs lie in build/gpu_check. DER_PATIENCE=2 doubles the limits.
+# names another file), and the logs lie in build/gpu_check. DER_PATIENCE=2 doubles the limits, DER_THREADS=1 has
+# one thread set up what 8 otherwise do.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 build=${DER_BUILD:-build/cuda}
-archive=build/gpu.tar.xz
+archive=build/gpu.tar.gz
 report=${DER_REPORT:-build/gpu_check.md}
 logs=build/gpu_check
 python=${DER_BENCH_PYTHON:-python3}
+threads=${DER_THREADS:-8} # that make the plans of convolutions
 mapfile -t suites <cmake/cuda_suites.txt
 own_tests=(cuda_capture_test cuda_error_test cuda_lanes_test cuda_precision_test cuda_predict_test)
 n_failed=0
@@ -43,14 +45,14 @@ pack() {
     ldd "$box"/gpu/tests/* "$box/gpu/der" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
         grep -vE '/(libc|libm|libdl|librt|libpthread|libder|libstdc\+\+|libgcc_s)\.so' | xargs -I{} cp -L {} "$box/gpu/lib/"
     grep '^CMAKE_HOME_DIRECTORY' "$build/CMakeCache.txt" >"$box/gpu/CMakeCache.txt"
-    tar -C "$box" -cJf "$archive" gpu && rm -rf "$box" && ls -l "$archive"
+    tar -C "$box" -czf "$archive" gpu && rm -rf "$box" && ls -l "$archive"
 }
 
 find_build() {
     if [ -z "${DER_BUILD:-}" ] && [ -f "$archive" ]; then
         build=build/gpu
         rm -rf "$build"
-        tar -C build -xJf "$archive" || return 1
+        tar -C build -xzf "$archive" || return 1
         export LD_LIBRARY_PATH=$root/$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     elif [ ! -x "$build/bench/der_bench" ] || [ ! -x "$build/tests/cuda_predict_test" ]; then
         make_build >"$logs/build.log" 2>&1 || return 1
@@ -130,7 +132,7 @@ run_tests() {
 run_training() {
     rm -rf "$logs/run"
     "$build/der" train --data synth:classes=20,train=500,test=100,size=32,seed=1 --out "$logs/run" \
-        --device cuda --precision bf16 --quiet --set step_classes=10 --set base_classes=10 \
+        --device cuda --precision bf16 --threads "$threads" --quiet --set step_classes=10 --set base_classes=10 \
         --set epochs=8 --set first_epochs=8 --set classifier_epochs=4 || return 1
     grep -o '"\(ms_per_iter\|seconds\|top1\|images_per_second\)":[^,}]*' "$logs/run/metrics.jsonl" | tail -12
     "$build/der" train --resume --out "$logs/run" --quiet || return 1
@@ -138,12 +140,13 @@ run_training() {
 }
 
 run_speed() { # MODEL EXTRACTORS
-    "$python" bench/cuda_torch.py --bench "$build/bench/der_bench" --model "$1" --extractors "$2" --rounds 5
+    "$python" bench/cuda_torch.py --bench "$build/bench/der_bench" --model "$1" --extractors "$2" --rounds 5 \
+        --options "--threads $threads"
 }
 
 run_alone() { # ARGUMENTS OF der_bench der
     printf 'run 50\nrun 200\nrun 200\nrun 200\nquit\n' |
-        "$build/bench/der_bench" der --backend cuda --precision bf16 "$@"
+        "$build/bench/der_bench" der --backend cuda --precision bf16 --threads "$threads" "$@"
 }
 
 # Kernels of this project have names that end in _kernel; those of the vendor's libraries are left out.
