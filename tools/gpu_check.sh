@@ -189,6 +189,7 @@ case ${1:-} in
 --sanitizer) build=$DER_GPU_BUILD; run_sanitizer "$2"; exit ;;
 esac
 
+rm -rf "$logs"
 mkdir -p "$logs"
 find_build || { echo "gpu_check: no build, see $logs/build.log" >&2; exit 1; }
 find_libraries
