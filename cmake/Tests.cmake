@@ -71,10 +71,11 @@ foreach(file IN LISTS test_sources)
     der_register(${name} ${file} $<TARGET_FILE:${name}>)
 endforeach()
 
-# The group cuda: what every back end must pass, once more on the GPU. Skipped where there is none.
+# The group cuda: the suites of cuda_suites.txt, which every back end must pass, once more on the GPU. Skipped
+# where there is none. tools/gpu_check.sh reads the same list.
 if(cuda_built AND NOT DER_FUZZ)
-    foreach(name parity_test parity_graph_test engine_test threads_test extractor_test prune_test
-                 golden_ops_test golden_block_test golden_net_test golden_der_test)
+    file(STRINGS cmake/cuda_suites.txt cuda_suites)
+    foreach(name IN LISTS cuda_suites)
         set(file ${test_sources})
         list(FILTER file INCLUDE REGEX "/${name}\\.c$")
         der_register(cuda_${name} ${file} $<TARGET_FILE:${name}>)

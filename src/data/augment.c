@@ -7,12 +7,11 @@
 #include <string.h>
 
 enum {
-    LEVELS = 256,          /* values of a byte */
-    FULL_SCALE = 8,        /* eighths */
-    BLOCKS_PER_SAMPLE = 16 /* random blocks set aside for a sample: one, and one for every try */
+    LEVELS = 256,  /* values of a byte */
+    FULL_SCALE = 8 /* eighths */
 };
 
-_Static_assert(AUGMENT_TRIES + 1 <= BLOCKS_PER_SAMPLE, "every try needs a block of its own");
+_Static_assert(AUGMENT_TRIES + 1 <= RNG_AUGMENT_BLOCKS, "every try needs a block of its own");
 
 /* ---- presets and checks ---------------------------------------------------------------------- */
 
@@ -137,7 +136,7 @@ static int below(uint32_t word, int n)
 struct augment_draw augment_draw(const struct augment_spec *spec, uint64_t seed, uint32_t epoch,
                                  int64_t sample)
 {
-    uint64_t first = (uint64_t)sample * BLOCKS_PER_SAMPLE;
+    uint64_t first = (uint64_t)sample * RNG_AUGMENT_BLOCKS;
     struct rng_block block = rng_at(seed, RNG_AUGMENT, epoch, first);
     struct augment_draw draw = {.place_y = block.word[0], .place_x = block.word[1]};
     draw.flip = spec->flip && block.word[2] >> 31;

@@ -80,6 +80,9 @@ struct sequence {
 
 struct backend_ops {
     const char *name;
+    /* Memory of its own, and work that goes on after run() has returned: data are best held there, and results
+     * looked at seldom. */
+    bool is_device;
     /* Whether this machine has what it needs (a GPU and its driver); NULL: every machine has. */
     bool (*is_usable)(void);
 

@@ -59,6 +59,14 @@ int64_t learner_parameters(const struct learner *learner)
     return count;
 }
 
+void learner_desks(const struct learner *learner, int64_t feature_dim, struct desks *desks)
+{
+    const struct config *config = &learner->options.config;
+    desks_init(desks, learner->be, &learner->options.spec, feature_dim);
+    desks->usual[0] = config->batch;
+    desks->usual[1] = config->test_batch;
+}
+
 void learner_close_features(struct learner *learner)
 {
     const struct config *config = &learner->options.config;
@@ -72,7 +80,7 @@ void learner_close_features(struct learner *learner)
 void learner_open_features(struct learner *learner)
 {
     learner_close_features(learner);
-    desks_init(&learner->desks, learner->be, &learner->options.spec, learner_feature_dim(learner));
+    learner_desks(learner, learner_feature_dim(learner), &learner->desks);
 }
 
 enum der_status learner_test(struct learner *learner, const struct train_hooks *hooks,
@@ -97,6 +105,7 @@ enum der_status learner_new(struct backend *be, const struct learner_options *op
         return ctx_nomem(be->ctx);
     learner->be = be;
     learner->options = *options;
+    resident_init(&learner->resident, be, options->set);
     enum der_status status = exemplars_new(be->ctx, options->n_classes, &learner->memory);
     if (status != DER_OK) {
         learner_free(learner);
@@ -117,6 +126,7 @@ void learner_free(struct learner *learner)
     if (!learner)
         return;
     learner_close_features(learner);
+    resident_fini(&learner->resident);
     drop_extractors(learner);
     extractor_free(learner->last_full);
     param_set_free(learner->classifier);

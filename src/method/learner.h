@@ -69,6 +69,7 @@ struct learner {
     struct param_set *classifier; /* "classifier.weight" [n_classes, feature_dim] */
     double temperature;           /* that the classifier was trained at */
     struct exemplars *memory;
+    struct resident resident;      /* images that the back end holds */
     struct desks desks;            /* of the finished step */
     struct assembly_cache testing; /* of the finished step */
 

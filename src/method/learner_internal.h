@@ -25,6 +25,9 @@ struct loader_options learner_test_batches(const struct learner *learner,
 NODISCARD enum der_status learner_training_view(struct learner *learner, int n_new,
                                                 struct data_view **out);
 
+/* Desks for a matrix of so many columns. */
+void learner_desks(const struct learner *learner, int64_t feature_dim, struct desks *desks);
+
 /* The first step has a schedule of its own. */
 const struct schedule *learner_schedule(const struct learner *learner);
 

@@ -131,17 +131,14 @@ static double steepness(const struct representation *r, const struct moment *now
     return 1.0 / s_max + (s_max - 1.0 / s_max) * share;
 }
 
-static enum der_status write_scalars(void *self, const struct moment *now)
+static void fill_scalars(void *self, const struct moment *now, float *scalars)
 {
-    struct representation *r = self;
-    const float scalars[OBJECTIVE_SCALARS] = {
-        [OBJECTIVE_LR] = (float)now->lr,
-        [OBJECTIVE_ONE] = 1.0f,
-        [OBJECTIVE_LAMBDA_A] = (float)r->learner->options.config.lambda_a,
-        [OBJECTIVE_LAMBDA_S] = (float)r->pressure.lambda_s,
-        [OBJECTIVE_S] = (float)steepness(r, now),
-    };
-    return buffer_write(r->scalars, 0, scalars, sizeof scalars);
+    const struct representation *r = self;
+    scalars[OBJECTIVE_LR] = (float)now->lr;
+    scalars[OBJECTIVE_ONE] = 1.0f;
+    scalars[OBJECTIVE_LAMBDA_A] = (float)r->learner->options.config.lambda_a;
+    scalars[OBJECTIVE_LAMBDA_S] = (float)r->pressure.lambda_s;
+    scalars[OBJECTIVE_S] = (float)steepness(r, now);
 }
 
 /* The sets in training, as a state names them; NULL where the stage has none. */
@@ -176,7 +173,7 @@ static enum der_status save(void *self, int epochs_done)
 static const struct stage_ops STAGE = {.program = program,
                                        .epoch = epoch,
                                        .epoch_end = epoch_end,
-                                       .scalars = write_scalars,
+                                       .scalars = fill_scalars,
                                        .save = save};
 
 /* ---- before and after ---------------------------------------------------------------------------- */
@@ -225,8 +222,7 @@ static enum der_status open_stage(struct representation *r)
     r->pressure = pressure_new(config->lambda_s, config->target_params);
     r->objective.config = config;
     r->objective.n_old = learner->n_classes;
-    desks_init(&r->desks, learner->be, spec,
-               learner_feature_dim(learner) + resnet_feature_dim(spec));
+    learner_desks(learner, learner_feature_dim(learner) + resnet_feature_dim(spec), &r->desks);
     TRY(new_extractor(r));
     TRY(new_heads(r));
     learner->kept_params = 0;
@@ -362,7 +358,9 @@ enum der_status learn_representation(struct learner *learner, const struct data_
                               .loss_names = r.loss_names,
                               .n_losses = r.n_losses,
                               .schedule = r.schedule,
-                              .data = learner_batches(learner, view, STAGE_REPRESENTATION)};
+                              .data = learner_batches(learner, view, STAGE_REPRESENTATION),
+                              .be = learner->be,
+                              .resident = &learner->resident};
         status = train_stage(learner->be->ctx, &stage, first_epoch, hooks);
     }
     if (status == DER_OK)

@@ -65,7 +65,8 @@ static enum der_status compile_folded(struct extractor *extractor, struct graph 
     return params_bind(use, folded->program);
 }
 
-enum der_status extractor_folded(struct extractor *extractor, int batch, const struct folded **out)
+static enum der_status get_folded(struct extractor *extractor, int batch, bool seldom,
+                                  const struct folded **out)
 {
     *out = NULL;
     for (int i = 0; i < extractor->n_folded; i++) {
@@ -82,6 +83,7 @@ enum der_status extractor_folded(struct extractor *extractor, int batch, const s
     struct param_use use = {0};
     struct graph *g;
     TRY(graph_new(ctx, &g));
+    g->runs_seldom = seldom;
     enum der_status status = compile_folded(extractor, g, &use, &folded);
     param_use_fini(&use);
     graph_free(g);
@@ -92,6 +94,17 @@ enum der_status extractor_folded(struct extractor *extractor, int batch, const s
     extractor->folded[extractor->n_folded] = folded;
     *out = &extractor->folded[extractor->n_folded++];
     return DER_OK;
+}
+
+enum der_status extractor_folded(struct extractor *extractor, int batch, const struct folded **out)
+{
+    return get_folded(extractor, batch, false, out);
+}
+
+enum der_status extractor_folded_seldom(struct extractor *extractor, int batch,
+                                        const struct folded **out)
+{
+    return get_folded(extractor, batch, true, out);
 }
 
 static bool is_among(int value, const int *values, int n)

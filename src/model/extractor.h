@@ -48,6 +48,10 @@ NODISCARD enum der_status extractor_describe(const struct extractor *extractor, 
 NODISCARD enum der_status extractor_folded(struct extractor *extractor, int batch,
                                            const struct folded **out);
 
+/* The same for a batch size that is seldom met, such as that of a tail. */
+NODISCARD enum der_status extractor_folded_seldom(struct extractor *extractor, int batch,
+                                                  const struct folded **out);
+
 /* Drops the folded programs for all but n batch sizes. Steps differ in the size of their last batch, so
  * without this a long run would collect programs without end. Nothing may be in use. */
 void extractor_trim(struct extractor *extractor, const int *batches, int n);

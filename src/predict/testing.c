@@ -107,8 +107,9 @@ static enum der_status test(struct predictor *predictor, const struct dataset *s
                                   .batch = options->batch > 0 ? options->batch
                                                               : predictor_batch(predictor),
                                   .threads = options->loader_threads};
-    enum der_status status =
-        evaluate(ctx, &ops, predictor, &data, model->info.n_classes, &options->hooks, &out->counts);
+    const struct evaluation_options how = {
+        .be = model->classifier->be, .ops = &ops, .self = predictor, .data = &data};
+    enum der_status status = evaluate(&how, model->info.n_classes, &options->hooks, &out->counts);
     view_free(view);
     TRY(status);
     out->bad_images = n;

@@ -321,5 +321,7 @@ int main(void)
         TEST(test_a_file_of_another_program_is_refused),
         TEST(test_every_failed_allocation_of_loading_is_survived),
     };
+    if (!test_backend_is_here())
+        return test_backend_skip();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,60 +21,69 @@ void evaluation_fini(struct der_ctx *ctx, struct evaluation *evaluation)
     *evaluation = (struct evaluation){0};
 }
 
-static enum der_status count_batch(const struct stage_program *program, const struct batch *batch,
-                                   int32_t *ranks, struct evaluation *e)
+static void count_rows(const int32_t *labels, const int32_t *ranks, int64_t n, struct evaluation *e)
 {
-    TRY(buffer_read(program->rank, 0, ranks, (size_t)batch->n * sizeof *ranks));
-    for (int i = 0; i < batch->n; i++) {
-        int32_t label = batch->labels[i];
-        assert(label >= 0 && label < e->n_classes);
+    for (int64_t i = 0; i < n; i++) {
+        int32_t label = labels[i];
+        if (label < 0)
+            continue; /* rows that fill up a batch */
+        assert(label < e->n_classes);
         e->n[label]++;
         e->top1[label] += ranks[i] == 0;
         e->top5[label] += ranks[i] < TOP;
     }
-    return DER_OK;
 }
 
-static enum der_status run_batches(struct der_ctx *ctx, struct loader *loader,
-                                   const struct stage_program *program,
-                                   const struct augment_spec *spec, const struct train_hooks *hooks,
-                                   int32_t *ranks, struct evaluation *e)
+enum der_status evaluate_batches(struct feeder *feeder, const struct stage_program *program,
+                                 const struct train_hooks *hooks, struct der_ctx *ctx,
+                                 int64_t *n_batches)
 {
-    size_t image_floats = (size_t)spec->channels * (size_t)spec->height * (size_t)spec->width;
-    TRY(loader_start(loader, 0, 0));
-    for (;;) {
-        const struct batch *batch;
+    *n_batches = 0;
+    TRY(feeder_start(feeder, 0, NULL));
+    for (;; ++*n_batches) {
+        int rows;
         if (train_cancelled(hooks))
             return ctx_fail(ctx, DER_CANCELLED, "evaluation stopped on request");
-        TRY(loader_next(loader, &batch));
-        if (!batch)
+        TRY(feeder_next(feeder, &rows));
+        if (rows == 0)
             return DER_OK;
-        size_t n = (size_t)batch->n;
-        TRY(buffer_write(program->image, 0, batch->images, n * image_floats * sizeof(float)));
-        TRY(buffer_write(program->labels, 0, batch->labels, n * sizeof *batch->labels));
-        TRY(sequence_run(program->sequence));
-        TRY(count_batch(program, batch, ranks, e));
+        TRY(feeder_run(feeder, program));
     }
 }
 
-enum der_status evaluate(struct der_ctx *ctx, const struct stage_ops *ops, void *self,
-                         const struct loader_options *data, int n_classes,
+static enum der_status count_all(struct der_ctx *ctx, const struct feeder *feeder,
+                                 int64_t n_batches, int batch, struct evaluation *e)
+{
+    int64_t n = n_batches * batch;
+    int32_t *ranks = mem_alloc(&ctx->mem, (size_t)n, sizeof *ranks);
+    if (!ranks)
+        return ctx_nomem(ctx);
+    enum der_status status = feeder_ranks(feeder, 0, n_batches, ranks);
+    if (status == DER_OK)
+        count_rows(feeder_labels(feeder), ranks, n, e);
+    mem_free(&ctx->mem, ranks);
+    return status;
+}
+
+enum der_status evaluate(const struct evaluation_options *options, int n_classes,
                          const struct train_hooks *hooks, struct evaluation *out)
 {
+    struct der_ctx *ctx = options->be->ctx;
+    const struct loader_options *data = options->data;
+    struct feeder *feeder;
+    int64_t n_batches;
     assert(data->mode == LOADER_EVAL);
     TRY(evaluation_init(ctx, n_classes, out));
     struct stage_program program;
-    TRY(ops->program(self, data->batch, &program));
+    TRY(options->ops->program(options->self, data->batch, &program));
     assert(program.rank);
-    int32_t *ranks = mem_alloc(&ctx->mem, (size_t)data->batch, sizeof *ranks);
-    if (!ranks)
-        return ctx_nomem(ctx);
-    struct loader *loader;
-    enum der_status status = loader_new(ctx, data, &loader);
+    const struct feeder_options feeding = {
+        .be = options->be, .resident = options->resident, .data = data, .ranks = true};
+    TRY(feeder_new(ctx, &feeding, &feeder));
+    enum der_status status = evaluate_batches(feeder, &program, hooks, ctx, &n_batches);
     if (status == DER_OK)
-        status = run_batches(ctx, loader, &program, data->augment, hooks, ranks, out);
-    loader_free(loader);
-    mem_free(&ctx->mem, ranks);
+        status = count_all(ctx, feeder, n_batches, data->batch, out);
+    feeder_free(feeder);
     return status;
 }
 

@@ -14,12 +14,25 @@ struct evaluation {
     int64_t *top5; /* [n_classes] among the best five */
 };
 
-/* The model behind a stage's `program`, which must measure ranks; `epoch` and `scalars` are not called.
- * `data` is of mode LOADER_EVAL; the last batch is padded, its padding not counted. Free with
- * evaluation_fini, also after a failure. */
-NODISCARD enum der_status evaluate(struct der_ctx *ctx, const struct stage_ops *ops, void *self,
-                                   const struct loader_options *data, int n_classes,
+struct evaluation_options {
+    struct backend *be;
+    struct resident *resident;   /* or NULL */
+    const struct stage_ops *ops; /* whose `program` is used, and nothing else */
+    void *self;
+    const struct loader_options *data; /* mode LOADER_EVAL */
+};
+
+/* The model behind a stage's `program`, which must measure ranks. The last batch is padded, its padding not
+ * counted. Free with evaluation_fini, also after a failure. */
+NODISCARD enum der_status evaluate(const struct evaluation_options *options, int n_classes,
                                    const struct train_hooks *hooks, struct evaluation *out);
+
+/* One pass of a feeder through a program without scalars; what it kept is read afterwards. */
+NODISCARD enum der_status evaluate_batches(struct feeder *feeder,
+                                           const struct stage_program *program,
+                                           const struct train_hooks *hooks, struct der_ctx *ctx,
+                                           int64_t *n_batches);
+
 void evaluation_fini(struct der_ctx *ctx, struct evaluation *evaluation);
 
 /* Per cent over the classes [first, last), all images alike; 0 when there are none. */
