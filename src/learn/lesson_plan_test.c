@@ -97,7 +97,7 @@ static void test_what_is_asked_for_comes_first(void **state)
     assert_true(f->plan.config.width == 0.5);
     f->options = (struct lesson_options){.epochs = 7,
                                          .classifier_epochs = 3,
-                                         .batch = 24,
+                                         .batch = 4,
                                          .memory = 5,
                                          .target_params = 1234,
                                          .seed = 9};
@@ -106,7 +106,8 @@ static void test_what_is_asked_for_comes_first(void **state)
     assert_int_equal(config->representation.epochs, 7);
     assert_int_equal(config->first.epochs, 7);
     assert_int_equal(config->classifier.epochs, 3);
-    assert_int_equal(config->batch, 24);
+    assert_int_equal(config->batch, 4);
+    assert_true(fabs(config->representation.lr - 0.025) < 1e-12);
     assert_int_equal(config->memory, 5);
     assert_int_equal(config->target_params, 1234);
     assert_int_equal(config->seed, 9);
@@ -128,9 +129,7 @@ static void test_batch_and_epochs_follow_the_number_of_pictures(void **state)
         assert_int_equal(plan.config.batch, cases[i].batch);
         assert_int_equal(plan.config.representation.epochs, cases[i].epochs);
         assert_int_equal(plan.config.classifier.epochs, cases[i].tuning);
-        double rate = 0.1 * sqrt(cases[i].batch / 128.0);
-        assert_true(fabs(plan.config.first.lr - rate) < 1e-12);
-        assert_true(fabs(plan.config.classifier.lr - rate) < 1e-12);
+        assert_true(plan.config.first.lr == 0.1 && plan.config.classifier.lr == 0.1);
         assert_int_equal(plan.config.memory, 20);
         assert_int_equal(plan.config.memory_mode, MEMORY_PER_CLASS);
         assert_int_equal(plan.config.target_params, resnet_count_params(&plan.spec) / 3);
