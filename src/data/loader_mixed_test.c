@@ -141,6 +141,7 @@ static int record(struct fixture *f, enum bad_images bad_images, int threads, fl
                                      .seed = 5};
     struct loader *loader;
     const struct batch *batch;
+    size_t row = (size_t)f->spec.channels * CROP * CROP;
     int n = 0;
     assert_ok(f->ctx, loader_new(f->ctx, &options, &loader));
     assert_ok(f->ctx, loader_start(loader, 0, 0));
@@ -148,8 +149,7 @@ static int record(struct fixture *f, enum bad_images bad_images, int threads, fl
         assert_ok(f->ctx, loader_next(loader, &batch));
         if (!batch)
             break;
-        memcpy(images + (size_t)n * FLOATS, batch->images,
-               (size_t)batch->n * FLOATS * sizeof *images);
+        memcpy(images + (size_t)n * row, batch->images, (size_t)batch->n * row * sizeof *images);
         n += batch->n;
     }
     *n_bad = loader_bad(loader);
