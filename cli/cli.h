@@ -48,6 +48,7 @@ enum exit_code fail_unexpected_argument(const char *command, const char *argumen
 /* The message for a call of the library that failed; ctx may be NULL. The status decides the code. */
 enum exit_code fail_status(const struct der_ctx *ctx, enum der_status status);
 
+enum exit_code cmd_data(int argc, char **argv);
 enum exit_code cmd_eval(int argc, char **argv);
 enum exit_code cmd_help(int argc, char **argv);
 enum exit_code cmd_info(int argc, char **argv);

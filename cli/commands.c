@@ -10,6 +10,13 @@
 
 const struct command commands[] = {
     {
+        .name = "data",
+        .usage = "get NAME DIR | get --list | check DIR [OPTIONS]",
+        .summary = "download a data set, or look for what is wrong with one",
+        .details = "\n'der data get --help' and 'der data check --help' list the options.\n",
+        .run = cmd_data,
+    },
+    {
         .name = "eval",
         .usage = "MODEL --data DIR [OPTIONS]",
         .summary = "test a model on a data set",

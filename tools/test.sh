@@ -97,7 +97,8 @@ run_group() {
 }
 
 # run_groups PRESET CTEST-ARGUMENTS...: every group there is. The tests of the tools do not
-# depend on the build, so dev alone runs them; whole experiments are for release, as users run it.
+# depend on the build, so dev alone runs them; whole experiments are for release, as users run it, and so
+# is what is installed, with a second look at its memory.
 run_groups() {
     local preset=$1 group
     shift
@@ -107,6 +108,7 @@ run_groups() {
         slow | long | tsan) continue ;;
         tools) [ "$preset" = dev ] || continue ;;
         e2e) [ "$preset" = release ] || continue ;;
+        install) [[ $preset =~ ^(release|asan)$ ]] || continue ;;
         esac
         run_group "$preset" "$group" "$@"
     done
@@ -170,6 +172,7 @@ step headers tools/check_headers.sh
 step sizes tools/check_sizes.sh
 step format tools/check_format.sh
 step symbols tools/check_symbols.sh
+step abi tools/check_abi.sh
 
 [ "$dev_built" -eq 0 ] && run_groups dev -LE '^slow$'
 [ "$release_built" -eq 0 ] && run_groups release -LE '^slow$'

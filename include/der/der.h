@@ -15,6 +15,7 @@
 
 #include <der/context.h>
 #include <der/data.h>
+#include <der/data_tools.h>
 #include <der/export.h>
 #include <der/inspect.h>
 #include <der/learn.h>

@@ -73,6 +73,10 @@ struct dataset_options {
                                * 100 makes ImageNet-100 of ImageNet */
     int channels;             /* image folders: 1 or 3 (default) */
     const struct file_io *io; /* how files are read; NULL: read(2) */
+    /* Image folders: receives a sentence for everything that is wrong but can be read past, such as a class
+     * without images, which otherwise ends opening; NULL: it does. */
+    void (*flaw)(void *user, const char *sentence);
+    void *flaw_user;
 };
 
 /* Opens the folder (or, for "synth:...", makes the set), recognising its kind. Every failure names the

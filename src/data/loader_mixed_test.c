@@ -141,7 +141,7 @@ static int record(struct fixture *f, enum bad_images bad_images, int threads, fl
                                      .seed = 5};
     struct loader *loader;
     const struct batch *batch;
-    size_t row = (size_t)f->spec.channels * CROP * CROP;
+    size_t floats = (size_t)f->spec.channels * CROP * CROP; /* of a row */
     int n = 0;
     assert_ok(f->ctx, loader_new(f->ctx, &options, &loader));
     assert_ok(f->ctx, loader_start(loader, 0, 0));
@@ -149,7 +149,8 @@ static int record(struct fixture *f, enum bad_images bad_images, int threads, fl
         assert_ok(f->ctx, loader_next(loader, &batch));
         if (!batch)
             break;
-        memcpy(images + (size_t)n * row, batch->images, (size_t)batch->n * row * sizeof *images);
+        memcpy(images + (size_t)n * floats, batch->images,
+               (size_t)batch->n * floats * sizeof *images);
         n += batch->n;
     }
     *n_bad = loader_bad(loader);

@@ -1,5 +1,6 @@
 #include "experiment/reproduce_table.h"
 
+#include "core/decimal.h"
 #include "experiment/run_files.h"
 #include "io/durable.h"
 
@@ -316,9 +317,10 @@ static void put_csv_row(const struct reproduction *r, int index, struct text *te
     put(text, "\",%s,%d", row.run->preset, row.n_runs);
     for (int i = 0; i < N_CSV_COLUMNS; i++) {
         double value = *(const double *)(const void *)((const char *)&row + CSV_COLUMNS[i].offset);
-        put(text, ",");
+        char number[DECIMAL_TEXT_MAX] = "";
         if (!isnan(value))
-            put(text, "%.10g", value);
+            decimal_write(value, 10, number);
+        put(text, ",%s", number);
     }
     put(text, ",\"");
     put_changes(r, text, "");

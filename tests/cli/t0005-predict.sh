@@ -22,7 +22,7 @@ $code" "$@"
 data=synth:classes=4,train=40,test=20,size=16,seed=1
 expect_code 0 "a tiny run" "$DER" train --data "$data" --out run --threads 1 --quiet \
     --set step_classes=2 --set order=seed:1 --set network=resnet18-cifar --set width=0.12 \
-    --set batch=16 --set epochs=6 --set memory=20 --set classifier_epochs=4 --set lr=0.05
+    --set batch=16 --set epochs=3 --set memory=20 --set classifier_epochs=2 --set lr=0.05
 model=run/model.safetensors
 
 # ---- eval -------------------------------------------------------------------------------------------
