@@ -26,7 +26,6 @@ enum {
     PASSES = 24000, /* pictures seen in a lesson: epochs times pictures, ... */
     EPOCHS_LEAST = 20,
     EPOCHS_MOST = 120, /* ... as far as epochs between these allow */
-    FULL_BATCH = 128,  /* that the learning rates of the protocols are for */
     SIZE_SHARE = 3,    /* a new extractor keeps one part in so many */
 };
 
@@ -201,7 +200,7 @@ enum der_status lesson_plan_training(const struct pupil *pupil, int64_t n_images
     int tuning = options->classifier_epochs > 0 ? options->classifier_epochs
                  : epochs < CLASSIFIER_EPOCHS   ? epochs
                                                 : CLASSIFIER_EPOCHS;
-    double rate = sqrt((double)config->batch / FULL_BATCH);
+    double rate = fmin(1.0, (double)config->batch / BATCH_LEAST);
     config->representation = schedule_scaled(&config->representation, epochs);
     config->representation.lr *= rate;
     config->first = config->representation;

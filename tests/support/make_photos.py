@@ -59,14 +59,15 @@ def vary(chance, colour, by):
 def scene(chance, width, height):
     """A smooth backdrop with blurred clutter and grain."""
     small = Image.new("RGB", (4, 4))
-    base = vary(chance, (120, 120, 120), 40)
-    small.putdata([vary(chance, base, 18) for _ in range(16)])
+    grey = chance.randint(70, 190)
+    base = vary(chance, (grey, grey, grey), 10)
+    small.putdata([vary(chance, base, 8) for _ in range(16)])
     image = small.resize((width, height), Image.BICUBIC)
     draw = ImageDraw.Draw(image)
     for _ in range(chance.randint(3, 8)):
         x, y = chance.uniform(0, width), chance.uniform(0, height)
         w, h = (chance.uniform(0.05, 0.3) * min(width, height) for _ in range(2))
-        draw.rectangle((x, y, x + w, y + h), fill=vary(chance, base, 30))
+        draw.rectangle((x, y, x + w, y + h), fill=vary(chance, base, 20))
     return image.filter(ImageFilter.GaussianBlur(min(width, height) / 40))
 
 
