@@ -171,7 +171,6 @@ static void test_probes_read_the_representation(void **state)
         assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
     }
     assert_ok(f->ctx, probe_representation(learner, NULL, &reading));
-    print_message("BOUND %g %g %g\n", reading.bound, reading.groups[0], reading.groups[1]);
     assert_true(reading.bound > 80.0);
     for (int k = 0; k < STEPS; k++)
         assert_true(reading.groups[k] >= reading.bound - 10.0 && reading.groups[k] > 80.0);
