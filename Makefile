@@ -15,6 +15,9 @@ test-slow:
 bench: all
 	bench/run.sh
 
+gpu-check:
+	@tools/gpu_check.sh
+
 demo:
 	@tools/demo.sh
 
@@ -30,4 +33,4 @@ install: all
 clean:
 	rm -rf build
 
-.PHONY: all test test-slow bench demo format lint install clean
+.PHONY: all test test-slow bench gpu-check demo format lint install clean

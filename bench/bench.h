@@ -21,9 +21,11 @@ struct bench_options {
     double frozen_width;      /* der: of the frozen extractors */
     bool masks;               /* der: channel masks are trained */
     enum precision precision; /* der */
+    const char *file;         /* model, predict: the model file */
+    const char *image;        /* predict: bytes of a picture */
 };
 
-enum { BENCH_IMAGE_SIZE = 32, BENCH_N_CLASSES = 100 };
+enum { BENCH_IMAGE_SIZE = 32, BENCH_N_CLASSES = 100, BENCH_MAX_CHANNELS = 2048 };
 
 /* Buffers that programs of one batch size share. */
 struct bench_data {
@@ -48,6 +50,8 @@ NODISCARD enum der_status bench_compile(struct backend *be, const struct resnet_
 
 /* Seconds on a clock that never jumps. */
 double bench_clock(void);
+/* Processor seconds of all threads of this process. */
+double bench_cpu_clock(void);
 
 /* Answers the lines of bench/run.py (bench_net.c says which) by running `sequence`; the first float
  * of `result` is read back after every measurement. */
@@ -63,5 +67,7 @@ NODISCARD enum der_status bench_step(struct der_ctx *ctx, const struct bench_opt
 NODISCARD enum der_status bench_der(struct der_ctx *ctx, const struct bench_options *options);
 NODISCARD enum der_status bench_augment(struct der_ctx *ctx, const struct bench_options *options);
 NODISCARD enum der_status bench_loader(struct der_ctx *ctx, const struct bench_options *options);
+NODISCARD enum der_status bench_model(struct der_ctx *ctx, const struct bench_options *options);
+NODISCARD enum der_status bench_predict(struct der_ctx *ctx, const struct bench_options *options);
 
 #endif

@@ -7,6 +7,8 @@
  *                    [--precision f32|tf32|bf16] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
+ *     der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]
+ *     der_bench predict --file MODEL --image BYTES [--threads N] [--backend NAME]
  */
 #include "bench.h"
 
@@ -20,14 +22,17 @@ static const char USAGE[] =
     "                                      [--part step|train|frozen] [--masks]\n"
     "                                      [--frozen-width X] [--precision f32|tf32|bf16]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
-    "                        [--threads N]\n";
+    "                        [--threads N]\n"
+    "       der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]\n"
+    "       der_bench predict --file MODEL --image BYTES [--threads N] [--backend NAME]\n";
 
 static const struct command {
     const char *name;
     enum der_status (*run)(struct der_ctx *ctx, const struct bench_options *options);
 } COMMANDS[] = {
     {"net", bench_net},         {"step", bench_step},     {"der", bench_der},
-    {"augment", bench_augment}, {"loader", bench_loader},
+    {"augment", bench_augment}, {"loader", bench_loader}, {"model", bench_model},
+    {"predict", bench_predict},
 };
 
 static const struct command *find_command(const char *name)
@@ -77,6 +82,10 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->part = value;
         else if (strcmp(argv[i - 1], "--folder") == 0)
             o->folder = value;
+        else if (strcmp(argv[i - 1], "--file") == 0)
+            o->file = value;
+        else if (strcmp(argv[i - 1], "--image") == 0)
+            o->image = value;
         else if (strcmp(argv[i - 1], "--side") == 0)
             o->side = number;
         else if (strcmp(argv[i - 1], "--rounds") == 0)

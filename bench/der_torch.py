@@ -1,7 +1,7 @@
 """The twin of `der train --method der`: the same method and schedule, written anew in PyTorch.
 
     der_torch.py DATA OUT [--steps N] [--classes N] [--epochs N] [--classifier-epochs N] [--seed N]
-                 [--threads N] [--images N] [--device cpu|cuda]
+                 [--batches N] [--threads N] [--images N] [--device cpu|cuda]
 
 DATA is the binary distribution of CIFAR-100. Trains the 32-layer network with DER's masks (stage-shared
 stream masks, inner masks per block), its auxiliary loss, hard phase, pruning, balanced classifier stage
@@ -9,9 +9,10 @@ and herding, over the first steps of the paper's first class order, with the 170
 --epochs. OUT, a file, receives JSON lines: {"event": "epoch", ...} and, per step, {"event": "step",
 "step", "classes", "top1", "params", "features", "seconds"} with the names of a run's metrics.jsonl.
 
-Weights and masks start with der's own values for the seed: which masks begin open decides much of what is
-kept in the end, and would drown what is compared. All other draws are PyTorch's and numpy's.
---images N limits every class to its first N training images, for a quick look.
+Every draw is der's own for the seed (tools/data_order.py): initial weights, masks and heads, order of the
+batches, augmentation, balanced subset. What remains are the two implementations, and rounding, which parts
+any two runs after some epochs. --batches N takes order and augmentation of seed N instead, to see how much
+these alone are worth. --images N limits every class to its first N training images, for a quick look.
 """
 import argparse
 import copy
@@ -38,7 +39,9 @@ GAIN, S_MAX, CLAMP = 5.0, 400.0, 6.0
 TEMPERATURE, MEMORY = 5.0, 2000
 SOFT_FLOOR = 1e-20  # a soft mask is never 0: a ReLU behind it would keep the task's gradient away
 PARAMS_PER_LAYER = 5  # of der's parameter sets: weight, gamma, beta, mean, variance
-MODULES_PER_STEP, MASKS = 8, 3  # numbers of der's modules: F_1 is 0, the masks of step t (from 0) 8 t + 3
+MODULES_PER_STEP = 8  # numbers of der's modules: step t (from 0) has those from 8 t on, ...
+EXTRACTOR, HEAD, AUXILIARY, MASKS, RESET = range(5)  # ... in this order
+SECOND_STAGE_MODULES = 200000  # ... and the classifier of its second stage this + t
 HARD_SHARE = 0.55  # the hard phase begins at the first drop behind this share of the epochs
 
 
@@ -79,7 +82,6 @@ class Layer(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(c_in, c_out, kernel, stride, kernel // 2, bias=False)
         self.bn = nn.BatchNorm2d(c_out)
-        nn.init.normal_(self.conv.weight, 0, math.sqrt(2 / (kernel * kernel * c_out)))
 
     def forward(self, x, mask):
         bn, x = self.bn, self.conv(x)
@@ -143,7 +145,8 @@ def first_extractor(seed):
     for i, layer in enumerate(net.layers):
         weight = layer.conv.weight
         std = math.sqrt(2 / (weight.shape[0] * weight.shape[2] * weight.shape[3]))
-        weight.copy_(std * drawn(seed, data_order.RNG_INIT_WEIGHTS, 0, i * PARAMS_PER_LAYER, weight.shape))
+        weight.copy_(std * drawn(seed, data_order.RNG_INIT_WEIGHTS, EXTRACTOR, i * PARAMS_PER_LAYER,
+                                 weight.shape))
     return net
 
 
@@ -210,25 +213,25 @@ class Images:
         pixels = torch.from_numpy(pixels).to(torch.get_default_device())
         return pixels.contiguous(memory_format=torch.channels_last)
 
-    def augmented(self, samples, rng):
+    def augmented(self, samples, seed, epoch):
         """Crop out of a border of zeros, flip, brightness on bytes with truncation."""
         padded = np.pad(self.train[samples], ((0, 0), (0, 0), (PAD, PAD), (PAD, PAD)))
         out = np.empty((len(samples), 3, SIZE, SIZE), np.uint8)
-        places = rng.integers(0, 2 * PAD + 1, (len(samples), 2))
-        for i, ((y, x), flip) in enumerate(zip(places, rng.random(len(samples)) < 0.5)):
-            crop = padded[i, :, y:y + SIZE, x:x + SIZE]
-            out[i] = crop[:, :, ::-1] if flip else crop
-        factor = rng.uniform(1 - BRIGHTNESS, 1 + BRIGHTNESS, (len(samples), 1, 1, 1))
-        bright = np.minimum(out * factor.astype(np.float32), np.float32(255))
+        y, x, flip, factor = data_order.augment_draws(seed, epoch, samples, BRIGHTNESS)
+        y, x = ((word * np.uint64(2 * PAD + 1) >> np.uint64(32)).astype(int) for word in (y, x))
+        for i in range(len(samples)):
+            crop = padded[i, :, y[i]:y[i] + SIZE, x[i]:x[i] + SIZE]
+            out[i] = crop[:, :, ::-1] if flip[i] else crop
+        bright = np.minimum(out * factor.reshape(-1, 1, 1, 1), np.float32(255))
         return self.floats(bright.astype(np.uint8))
 
-    def batches(self, items, rng):
+    def batches(self, items, seed, epoch):
         """One epoch: (pixels, labels). A tail of one image is dropped."""
-        order = rng.permutation(len(items))
+        order = data_order.epoch_order(seed, epoch, len(items))
         for begin in range(0, len(order), BATCH):
             chosen = [items[i] for i in order[begin:begin + BATCH]]
             if len(chosen) > 1:
-                yield (self.augmented([s for s, _ in chosen], rng),
+                yield (self.augmented([s for s, _ in chosen], seed, epoch),
                        torch.tensor([label for _, label in chosen]))
 
     def n_batches(self, items):
@@ -238,16 +241,21 @@ class Images:
 # ---- the learner -------------------------------------------------------------------------------------
 
 
-def new_head(rows, cols):
+def new_head(seed, module, rows, cols):
     """A head as a step begins with it: Kaiming normal with linear gain."""
     head = nn.Linear(cols, rows, bias=False)
-    nn.init.normal_(head.weight, 0, 1 / math.sqrt(cols))
+    with torch.no_grad():
+        head.weight.copy_(drawn(seed, data_order.RNG_INIT_HEAD, module, 0, (rows, cols)) / math.sqrt(cols))
     return head
 
 
-def reset(head):
+@torch.no_grad()
+def reset(head, seed, module):
     """A head that starts anew, as PyTorch's Linear does."""
-    nn.init.uniform_(head.weight, -1 / math.sqrt(head.in_features), 1 / math.sqrt(head.in_features))
+    weight = head.weight
+    values = data_order.init_uniform(seed, data_order.RNG_INIT_HEAD, module, 0, weight.numel(),
+                                     1 / math.sqrt(head.in_features))
+    weight.copy_(torch.tensor(values.reshape(weight.shape), dtype=torch.float32))
 
 
 def steepness(schedule, epoch, b, n):
@@ -259,10 +267,13 @@ def steepness(schedule, epoch, b, n):
 class Learner:
     def __init__(self, args, images, report):
         self.args, self.images, self.report = args, images, report
-        self.rng = np.random.default_rng(args.seed)
         self.extractors, self.last_full, self.head = [], None, None
         self.memory = []  # samples of every class, best first
         self.step, self.n_classes = 0, 0
+
+    def batches(self, items, stage, epoch):
+        seed = data_order.stage_seed(self.args.batches or self.args.seed, stage, self.step)
+        return self.images.batches(items, seed, epoch)
 
     @torch.no_grad()
     def old_features(self, pixels):
@@ -291,10 +302,10 @@ class Learner:
         net = copy.deepcopy(self.last_full) if self.last_full else first_extractor(self.args.seed)
         net = net.to(memory_format=torch.channels_last).train()
         old = sum(e.stream[-1] for e in self.extractors)
-        head = new_head(self.n_classes + n_new, old + WIDTHS[-1])
-        auxiliary = new_head(n_new + 1, WIDTHS[-1]) if self.step > 0 else None
-        module = self.step * MODULES_PER_STEP + MASKS
-        masks = [nn.Parameter(drawn(self.args.seed, data_order.RNG_INIT_MASK, module, i, (w,)))
+        seed, module = self.args.seed, self.step * MODULES_PER_STEP
+        head = new_head(seed, module + HEAD, self.n_classes + n_new, old + WIDTHS[-1])
+        auxiliary = new_head(seed, module + AUXILIARY, n_new + 1, WIDTHS[-1]) if self.step > 0 else None
+        masks = [nn.Parameter(drawn(seed, data_order.RNG_INIT_MASK, module + MASKS, i, (w,)))
                  for i, w in enumerate(net.stream + net.inner)]
         weights = list(net.parameters()) + list(head.parameters())
         weights += list(auxiliary.parameters()) if auxiliary else []
@@ -308,12 +319,13 @@ class Learner:
                 for e in masks:
                     optimizer.state[e]["momentum_buffer"].zero_()
             if epoch == schedule.warmup and schedule.warmup > 0:
-                reset(head)
+                reset(head, seed, module + RESET)
                 if auxiliary:
-                    reset(auxiliary)
+                    reset(auxiliary, seed, module + RESET + 1)
             sums = np.zeros(4)  # main, auxiliary, sparsity, correct
             n = self.images.n_batches(items)
-            for b, (pixels, labels) in enumerate(self.images.batches(items, self.rng)):
+            batches = self.batches(items, data_order.STAGE_REPRESENTATION, epoch)
+            for b, (pixels, labels) in enumerate(batches):
                 s = steepness(schedule, epoch, b, n)
                 sums += self.iterate(net, head, auxiliary, masks, optimizer, pixels, labels, s)
             sums /= len(items)
@@ -322,7 +334,7 @@ class Learner:
                          "sparsity": sums[2], "accuracy": 100 * sums[3]})
         keep = [torch.nonzero(hard_mask(e.detach())).flatten() for e in masks]
         columns = torch.cat([torch.arange(old), old + keep[len(WIDTHS) - 1]])
-        self.head = new_head(head.out_features, len(columns))
+        self.head = nn.Linear(len(columns), head.out_features, bias=False)
         with torch.no_grad():
             self.head.weight.copy_(head.weight[:, columns])
         self.last_full = net
@@ -350,17 +362,15 @@ class Learner:
     def balance(self, items):
         """The second stage: the classifier anew, on as many images of every class."""
         schedule = Schedule(30, 0, [15], self.args.classifier_epochs)
-        by_class = [[item for item in items if item[1] == k] for k in range(self.n_classes)]
-        rarest = min(map(len, by_class))
-        chosen = [group[i] for group in by_class
-                  for i in sorted(self.rng.choice(len(group), rarest, replace=False))]
-        self.head = new_head(self.n_classes, sum(e.stream[-1] for e in self.extractors))
-        reset(self.head)
+        seed = data_order.stage_seed(self.args.seed, data_order.STAGE_BALANCE, self.step)
+        chosen = data_order.balanced(seed, self.step, items)
+        self.head = nn.Linear(sum(e.stream[-1] for e in self.extractors), self.n_classes, bias=False)
+        reset(self.head, self.args.seed, SECOND_STAGE_MODULES + self.step)
         optimizer = torch.optim.SGD(self.head.parameters(), LR, MOMENTUM, weight_decay=DECAY)
         for epoch in range(schedule.epochs):
             optimizer.param_groups[0]["lr"] = schedule.lr(epoch)
             total = 0.0
-            for pixels, labels in self.images.batches(chosen, self.rng):
+            for pixels, labels in self.batches(chosen, data_order.STAGE_CLASSIFIER, epoch):
                 optimizer.zero_grad()
                 loss = F.cross_entropy(self.head(self.features(pixels)) / TEMPERATURE, labels)
                 loss.backward()
@@ -413,6 +423,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=30, help="of the representation stage")
     parser.add_argument("--classifier-epochs", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--batches", type=int, metavar="SEED", help="seed of order and augmentation")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--images", type=int, help="of every class; all of them")
@@ -420,7 +431,7 @@ def main():
     torch.set_num_threads(args.threads)
     torch.set_default_device(args.device)
     torch.backends.cudnn.allow_tf32 = False  # single precision, as on the CPU
-    torch.manual_seed(args.seed)
+    torch.set_flush_denormal(True)  # closed masks leave numbers that are not worth their time
     with args.out.open("w") as stream:
         def report(row):
             stream.write(json.dumps(row) + "\n")

@@ -9,8 +9,8 @@ cifar100-b0-10-rn32` for the first two steps of ten classes in the paper's first
 bench/der_torch.py, which does the same in PyTorch (its text says what). The second form compares runs
 that exist: folders of der with a metrics.jsonl, and files of der_torch.py.
 
-The two sides share method, schedule and, seed by seed, the initial weights and masks; batches, augmentation
-and heads are drawn independently, so what is compared are means over seeds. After every step
+The two sides share method, schedule and, seed by seed, every draw: initial values, batches, augmentation.
+Rounding alone parts them after some epochs, and what is compared are means over seeds. After every step
     |top-1 of der - top-1 of the twin| <= 1.5 points, and
     kept parameters of all extractors differ by at most 15 % of the twin's.
 The standard deviation between seeds is printed beside the means. With few seeds it may by itself be of the

@@ -307,19 +307,21 @@ def table(rows, markdown):
                      for line in [head] + lines)
 
 
-def machine(args):
-    """What the numbers belong to."""
-    model = "unknown processor"
+def machine_name():
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
-            model = line.split(":", 1)[1].strip()
-            break
+            return line.split(":", 1)[1].strip()
+    return "unknown processor"
+
+
+def machine(args):
+    """What the numbers belong to."""
     peer = ""
     if args.peer:
         peer = "; PyTorch " + subprocess.run(
             [args.peer, "-c", "import torch; print(torch.__version__)"], check=True, text=True,
             stdout=subprocess.PIPE).stdout.strip()
-    return f"{model}, {args.threads} threads, batch {BATCH}, 32x32, {args.rounds} rounds{peer}"
+    return f"{machine_name()}, {args.threads} threads, batch {BATCH}, 32x32, {args.rounds} rounds{peer}"
 
 
 def collect(args):

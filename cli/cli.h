@@ -36,6 +36,9 @@ const char *command_suggest(const char *name);
 enum exit_code fail(enum exit_code code, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* The same with "warning: " before it, for der_ctx_options.log: errors and warnings are shown. */
+void show_warning(void *user, enum der_log_level level, const char *text);
+
 /* The message for a command that does not exist, with the closest one that does. */
 enum exit_code fail_unknown_command(const char *name);
 
@@ -45,8 +48,15 @@ enum exit_code fail_unexpected_argument(const char *command, const char *argumen
 /* The message for a call of the library that failed; ctx may be NULL. The status decides the code. */
 enum exit_code fail_status(const struct der_ctx *ctx, enum der_status status);
 
+enum exit_code cmd_data(int argc, char **argv);
+enum exit_code cmd_eval(int argc, char **argv);
+enum exit_code cmd_export(int argc, char **argv);
 enum exit_code cmd_help(int argc, char **argv);
+enum exit_code cmd_import(int argc, char **argv);
+enum exit_code cmd_info(int argc, char **argv);
+enum exit_code cmd_learn(int argc, char **argv);
 enum exit_code cmd_nets(int argc, char **argv);
+enum exit_code cmd_predict(int argc, char **argv);
 enum exit_code cmd_presets(int argc, char **argv);
 enum exit_code cmd_report(int argc, char **argv);
 enum exit_code cmd_reproduce(int argc, char **argv);

@@ -15,7 +15,7 @@ enum { NAP_NS = 200 * 1000 * 1000, NAPS_PER_SECOND = 5, DAY = 86400 };
 
 /* What the command line fills in. */
 struct request {
-    struct option_texts runs;
+    struct option_words runs;
     struct der_report_options options;
     int follow; /* seconds; 0: once */
     bool quiet;
@@ -107,7 +107,7 @@ enum exit_code cmd_report(int argc, char **argv)
         code = check_request(&r);
     if (code != EXIT_OK)
         return code;
-    r.options.runs = r.runs.text;
+    r.options.runs = (const char *const *)r.runs.word;
     r.options.n_runs = r.runs.n;
     r.options.refresh = r.follow;
     if (r.follow)

@@ -29,7 +29,7 @@ struct request {
     struct progress progress;
 };
 
-enum { N_OPTIONS = 16 };
+enum { N_OPTIONS = 17 };
 
 static void list_options(struct request *r, struct option options[N_OPTIONS])
 {
@@ -45,6 +45,8 @@ static void list_options(struct request *r, struct option options[N_OPTIONS])
         {"dry-run", OPTION_FLAG, "", "only list the runs, their states and folders", &r->dry_run},
         {"set", OPTION_TEXTS, "KEY=VALUE",
          "change a setting of every run; it is then no longer the paper's", &r->settings},
+        {"tensorboard", OPTION_TEXT, "DIR", "write event files for TensorBoard to DIR/RUN",
+         &train->tensorboard},
         {"seed", OPTION_INT, "N", "seed of everything random (the preset's)", &r->seed},
         {"class-list", OPTION_TEXT, "FILE",
          "image folders: use the classes named in FILE, one a line", &train->class_list},

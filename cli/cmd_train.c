@@ -26,7 +26,7 @@ struct flags {
     struct progress progress;
 };
 
-enum { N_OPTIONS = 22, MAX_SETTINGS = OPTION_TEXTS_MAX + 8, SETTING_TEXT = 1200 };
+enum { N_OPTIONS = 24, MAX_SETTINGS = OPTION_TEXTS_MAX + 8, SETTING_TEXT = 1200 };
 
 static void list_options(struct flags *f, struct option options[N_OPTIONS])
 {
@@ -37,12 +37,16 @@ static void list_options(struct flags *f, struct option options[N_OPTIONS])
          &f->preset},
         {"method", OPTION_TEXT, "der|finetune|joint", "what is done with new classes (der)",
          &f->method},
+        {"init", OPTION_TEXT, "WEIGHTS", "begin with these weights; see 'der import' (at random)",
+         &f->train.init},
         {"out", OPTION_TEXT, "RUN", "folder to make for the model, the metrics and the state",
          &f->train.out},
         {"resume", OPTION_FLAG, "", "go on with the run in RUN; settings need not be repeated",
          &f->train.resume},
         {"save-every", OPTION_INT, "N", "save after every N epochs; 0: only after steps (10)",
          &f->save_every},
+        {"tensorboard", OPTION_TEXT, "DIR", "write event files for TensorBoard to DIR",
+         &f->train.tensorboard},
         {"order", OPTION_TEXT, "1|2|3|seed:N|FILE", "order of the classes (the preset's)",
          &f->order},
         {"seed", OPTION_INT, "N", "seed of everything random (the preset's)", &f->seed},
@@ -136,10 +140,8 @@ static enum exit_code train(struct der_ctx *ctx, struct flags *f)
 static void show_log(void *user, enum der_log_level level, const char *text)
 {
     struct flags *f = user;
-    if (level > DER_LOG_WARNING)
-        return;
     progress_end(&f->progress);
-    (void)fprintf(stderr, "der: warning: %s\n", text);
+    show_warning(user, level, text);
 }
 
 /* Flags that stand for a setting, then what --set says. */

@@ -25,5 +25,6 @@ enum exit_code cmd_version(int argc, char **argv)
     print_part("oneDNN", info->dnnl);
     print_part("OpenMP", info->openmp);
     print_part("CUDA", info->cuda);
+    print_part("downloads", info->downloads);
     return EXIT_OK;
 }

@@ -10,6 +10,27 @@
 
 const struct command commands[] = {
     {
+        .name = "data",
+        .usage = "get NAME DIR | get --list | check DIR [OPTIONS]",
+        .summary = "download a data set, or look for what is wrong with one",
+        .details = "\n'der data get --help' and 'der data check --help' list the options.\n",
+        .run = cmd_data,
+    },
+    {
+        .name = "eval",
+        .usage = "MODEL --data DIR [OPTIONS]",
+        .summary = "test a model on a data set",
+        .details = "\n'der eval --help' lists the options.\n",
+        .run = cmd_eval,
+    },
+    {
+        .name = "export",
+        .usage = "MODEL --onnx FILE [OPTIONS]",
+        .summary = "write a model for other programs: ONNX",
+        .details = "\n'der export --help' lists the options.\n",
+        .run = cmd_export,
+    },
+    {
         .name = "help",
         .usage = "[COMMAND]",
         .summary = "list the commands, or describe one",
@@ -17,11 +38,39 @@ const struct command commands[] = {
         .run = cmd_help,
     },
     {
+        .name = "import",
+        .usage = "FILE [OPTIONS]",
+        .summary = "check weights that others trained, to begin with",
+        .details = "\n'der import --help' lists the options.\n",
+        .run = cmd_import,
+    },
+    {
+        .name = "info",
+        .usage = "MODEL|RUN|--preset NAME [OPTIONS]",
+        .summary = "describe a model, a run or a preset",
+        .details = "\n'der info --help' lists the options.\n",
+        .run = cmd_info,
+    },
+    {
+        .name = "learn",
+        .usage = "MODEL --new DIR [OPTIONS]",
+        .summary = "add the classes of an image folder to a model",
+        .details = "\n'der learn --help' lists the options.\n",
+        .run = cmd_learn,
+    },
+    {
         .name = "nets",
         .usage = "",
         .summary = "list the networks that can serve as extractors",
         .details = "",
         .run = cmd_nets,
+    },
+    {
+        .name = "predict",
+        .usage = "MODEL IMAGE|DIR|-... [OPTIONS]",
+        .summary = "name the classes of pictures",
+        .details = "\n'der predict --help' lists the options.\n",
+        .run = cmd_predict,
     },
     {
         .name = "presets",

@@ -2,19 +2,36 @@
  * What the program says when something is wrong: one line on stderr that starts with "der: ".
  */
 #include "cli.h"
+#include "text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
+/* Messages quote names of files and classes, which may hold anything. */
+static void show(const char *kind, const char *text)
+{
+    fprintf(stderr, "der: %s", kind);
+    text_print(stderr, text);
+    fputc('\n', stderr);
+}
+
 enum exit_code fail(enum exit_code code, const char *format, ...)
 {
+    enum { LONGEST = 4096 };
+    char text[LONGEST];
     va_list args;
     va_start(args, format);
-    fputs("der: ", stderr);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    show("", text);
     return code;
+}
+
+void show_warning(void *user, enum der_log_level level, const char *text)
+{
+    (void)user;
+    if (level <= DER_LOG_WARNING)
+        show("warning: ", text);
 }
 
 enum exit_code fail_unknown_command(const char *name)

@@ -36,8 +36,7 @@ static enum exit_code store_texts(const struct option *option, const char *text)
 {
     struct option_texts *texts = option->target;
     if (texts->n == OPTION_TEXTS_MAX)
-        return fail(EXIT_USAGE, "%s%s is given more than %d times",
-                    option->type == OPTION_WORDS ? "" : "--", option->name, OPTION_TEXTS_MAX);
+        return fail(EXIT_USAGE, "--%s is given more than %d times", option->name, OPTION_TEXTS_MAX);
     texts->text[texts->n++] = text;
     return EXIT_OK;
 }
@@ -54,11 +53,12 @@ static enum exit_code store(const struct option *option, const char *text)
     case OPTION_NUMBER:
         return store_number(option, text);
     case OPTION_TEXTS:
-    case OPTION_WORDS:
         return store_texts(option, text);
     case OPTION_FLAG:
         *(bool *)option->target = true;
         return EXIT_OK;
+    case OPTION_WORDS:
+        break; /* take_word stores them */
     }
     return EXIT_USAGE;
 }
@@ -80,15 +80,24 @@ static bool is_word(const struct option *option)
     return option->type == OPTION_WORD || option->type == OPTION_WORDS;
 }
 
-/* The row of the next word: the first whose target is still empty, or that takes many. */
-static enum exit_code take_word(const struct option *options, int n, const char *command,
-                                const char *word)
+/* argv[at] joins the words before it, which lie further left. */
+static enum exit_code store_word(struct option_words *words, char **argv, int at)
 {
-    for (int i = 0; i < n; i++)
-        if (options[i].type == OPTION_WORDS ||
-            (options[i].type == OPTION_WORD && !*(const char **)options[i].target))
-            return store(&options[i], word);
-    return fail_unexpected_argument(command, word);
+    words->word = argv + 1;
+    words->word[words->n++] = argv[at];
+    return EXIT_OK;
+}
+
+/* The row of the word argv[at]: the first whose target is still empty, or which takes all. */
+static enum exit_code take_word(const struct option *options, int n, char **argv, int at)
+{
+    for (int i = 0; i < n; i++) {
+        if (options[i].type == OPTION_WORD && !*(const char **)options[i].target)
+            return store(&options[i], argv[at]);
+        if (options[i].type == OPTION_WORDS)
+            return store_word(options[i].target, argv, at);
+    }
+    return fail_unexpected_argument(argv[0], argv[at]);
 }
 
 /* The value of a flag: behind its equals sign, or the next argument, to which *at moves on. */
@@ -135,14 +144,17 @@ static const struct option *find_short(const struct option *options, int n, cons
 enum exit_code options_parse(const struct option *options, int n, int argc, char **argv)
 {
     enum exit_code code = EXIT_OK;
+    bool only_words = false;
     for (int i = 1; i < argc && code == EXIT_OK; i++) {
-        const struct option *by_letter = find_short(options, n, argv[i]);
+        const struct option *by_letter = only_words ? NULL : find_short(options, n, argv[i]);
         if (by_letter)
             code = take_value(by_letter, NULL, argc, argv, &i);
-        else if (strncmp(argv[i], "--", 2) == 0)
-            code = take_flag(options, n, argc, argv, &i);
+        else if (only_words || strncmp(argv[i], "--", 2) != 0)
+            code = take_word(options, n, argv, i);
+        else if (argv[i][2] == '\0')
+            only_words = true;
         else
-            code = take_word(options, n, argv[0], argv[i]);
+            code = take_flag(options, n, argc, argv, &i);
     }
     return code;
 }

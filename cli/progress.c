@@ -7,15 +7,14 @@
 
 static const double PLAIN_SECONDS = 30.0; /* between two lines of a log */
 
-static double now(void)
+double progress_clock(void)
 {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* "1:05" or "2:03:07". */
-static const char *duration(double seconds, char text[32])
+const char *progress_duration(double seconds, char text[32])
 {
     long s = seconds > 0.0 ? (long)(seconds + 0.5) : 0;
     if (s >= 3600)
@@ -35,9 +34,9 @@ void progress_end(struct progress *progress)
 void progress_show(struct progress *progress, const struct der_progress *p)
 {
     int terminal = isatty(STDERR_FILENO);
-    if (!terminal && (!p->epoch_done || now() - progress->last_line < PLAIN_SECONDS))
+    if (!terminal && (!p->epoch_done || progress_clock() - progress->last_line < PLAIN_SECONDS))
         return;
-    progress->last_line = now();
+    progress->last_line = progress_clock();
     char left[32];
     char accuracy[32] = "";
     if (p->accuracy >= 0.0)
@@ -47,7 +46,8 @@ void progress_show(struct progress *progress, const struct der_progress *p)
     if (terminal)
         fprintf(stderr, "  batch %" PRId64 "/%" PRId64, p->iteration, p->n_iterations);
     fprintf(stderr, "  lr %.4g  loss %.4f%s  %.0f images/s  %s left%s", p->lr, p->loss, accuracy,
-            p->images_per_second, duration(p->seconds_left, left), terminal ? "\033[K" : "\n");
+            p->images_per_second, progress_duration(p->seconds_left, left),
+            terminal ? "\033[K" : "\n");
     progress->line_open = terminal;
     if (p->epoch_done && p->epoch + 1 == p->epochs)
         progress_end(progress);

@@ -15,6 +15,12 @@ struct progress {
 
 void progress_show(struct progress *progress, const struct der_progress *p);
 
+/* Seconds that only move forward. */
+double progress_clock(void);
+
+/* "1:05" or "2:03:07". */
+const char *progress_duration(double seconds, char text[32]);
+
 /* Leaves a line that is still open, before other output. */
 void progress_end(struct progress *progress);
 

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The only thing a signal handler may touch. */
@@ -56,4 +57,22 @@ bool running_precision(const char *command, const char *word, enum der_precision
     if (which >= 0)
         *out = (enum der_precision)which;
     return which >= 0;
+}
+
+bool running_count(const char *text, int64_t *out)
+{
+    static const struct {
+        const char *ending;
+        double factor;
+    } units[] = {{"", 1.0}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}};
+    char *end;
+    double value = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof units[0] && end != text; i++) {
+        double count = value * units[i].factor;
+        if (strcmp(end, units[i].ending) == 0 && count >= 1.0 && count < 1e15) {
+            *out = (int64_t)(count + 0.5);
+            return true;
+        }
+    }
+    return false;
 }

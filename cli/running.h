@@ -17,6 +17,9 @@ void running_show_step(bool *has_header, const struct der_step *step);
 int running_choose(const char *command, const char *flag, const char *word,
                    const char *const *words, int n);
 
+/* A number of parameters such as "900000", "900k" or "0.9M"; false when it is none from 1 on. */
+bool running_count(const char *text, int64_t *out);
+
 /* "f32" ...; false and a message when it is none. */
 bool running_precision(const char *command, const char *word, enum der_precision *out);
 

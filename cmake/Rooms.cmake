@@ -1,7 +1,7 @@
 # The library: every src/<room>/*.c except *_test.c, one object library per room, so that vendor
 # headers and flags reach the room that needs them and no other.
 set(der_rooms core json graph backend/ref backend/cpu backend/cuda nn model data train metrics config
-              io store dist method experiment report api)
+              io store fetch predict dist method learn experiment exchange report api)
 set(der_back_ends)
 set(room_targets)
 set(cpu_built FALSE)
@@ -12,6 +12,9 @@ set(generated_dir ${CMAKE_CURRENT_BINARY_DIR}/generated)
 function(der_room_sources room out)
     file(GLOB sources CONFIGURE_DEPENDS src/${room}/*.c)
     list(FILTER sources EXCLUDE REGEX "_test\\.c$")
+    if(room STREQUAL "fetch" AND NOT fetch_usable)
+        list(FILTER sources INCLUDE REGEX "/offer\\.c$") # what there is to download can still be listed
+    endif()
     set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
@@ -92,9 +95,21 @@ if(TARGET room_data)
     target_link_libraries(room_data PRIVATE ${data_libraries})
 endif()
 
+# Downloads: all three libraries or none.
+set(DER_HAVE_FETCH 0)
+set(fetch_libraries)
+if(fetch_usable)
+    set(DER_HAVE_FETCH 1)
+    set(DER_BUILD_FETCH "${fetch_note}")
+    set(fetch_libraries CURL::libcurl LibArchive::LibArchive ${NETTLE_LIBRARY})
+    target_link_libraries(room_fetch PRIVATE ${fetch_libraries})
+    target_include_directories(room_fetch SYSTEM PRIVATE ${NETTLE_INCLUDE_DIR})
+endif()
+
 # What the library needs at link time, for the shared and the static form alike.
 add_library(der_link INTERFACE)
-target_link_libraries(der_link INTERFACE Threads::Threads m ${CJSON_LIBRARY} ${data_libraries})
+target_link_libraries(der_link INTERFACE Threads::Threads m ${CJSON_LIBRARY} ${data_libraries}
+                      ${fetch_libraries})
 if(cpu_built)
     target_link_libraries(der_link INTERFACE DNNL::dnnl)
     if(DER_OPENMP)
@@ -111,10 +126,19 @@ foreach(target IN LISTS room_targets)
     list(APPEND room_objects $<TARGET_OBJECTS:${target}>)
 endforeach()
 
+# The name that programs ask the loader for changes with every release that may break them: the minor
+# ones before 1.0, as Semantic Versioning has it, the major ones from then on. tools/check_abi.sh
+# holds the releases in between to it.
+set(der_soversion ${PROJECT_VERSION_MAJOR})
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+    set(der_soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+endif()
+
 add_library(der SHARED ${room_objects})
-set_target_properties(der PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+add_library(der::der ALIAS der)
+set_target_properties(der PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${der_soversion}
                       LINKER_LANGUAGE C)
-target_include_directories(der INTERFACE include)
+target_include_directories(der INTERFACE $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}/include>)
 target_link_libraries(der PRIVATE der_link)
 if(NOT DER_SANITIZE)
     target_link_options(der PRIVATE -Wl,--no-undefined)

@@ -19,6 +19,7 @@ foreach(line
         "  sanitizer  ${DER_SANITIZE}"
         "  back ends  ${DER_BUILD_BACK_ENDS}"
         "  formats    ${DER_BUILD_FORMATS}"
+        "  downloads  ${fetch_note}"
         "  cpu        ${cpu_note}"
         "  OpenMP     ${openmp_note}"
         "  cuda       ${cuda_note}"

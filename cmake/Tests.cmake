@@ -53,6 +53,9 @@ endif()
 if(NOT cuda_built)
     list(FILTER test_sources EXCLUDE REGEX "/src/backend/cuda/")
 endif()
+if(NOT fetch_usable)
+    list(FILTER test_sources EXCLUDE REGEX "/src/fetch/")
+endif()
 if(DER_FUZZ)
     set(test_sources) # a build for the fuzz targets alone
 endif()
@@ -68,10 +71,11 @@ foreach(file IN LISTS test_sources)
     der_register(${name} ${file} $<TARGET_FILE:${name}>)
 endforeach()
 
-# The group cuda: what every back end must pass, once more on the GPU. Skipped where there is none.
+# The group cuda: the suites of cuda_suites.txt, which every back end must pass, once more on the GPU. Skipped
+# where there is none. tools/gpu_check.sh reads the same list.
 if(cuda_built AND NOT DER_FUZZ)
-    foreach(name parity_test parity_graph_test engine_test threads_test extractor_test prune_test
-                 golden_ops_test golden_block_test golden_net_test golden_der_test)
+    file(STRINGS cmake/cuda_suites.txt cuda_suites)
+    foreach(name IN LISTS cuda_suites)
         set(file ${test_sources})
         list(FILTER file INCLUDE REGEX "/${name}\\.c$")
         der_register(cuda_${name} ${file} $<TARGET_FILE:${name}>)
@@ -91,6 +95,9 @@ endforeach()
 
 # Fuzz targets: libFuzzer's main in the fuzz preset, elsewhere a main that replays the corpus.
 file(GLOB fuzz_sources CONFIGURE_DEPENDS tests/fuzz/fuzz_*.c)
+if(NOT fetch_usable)
+    list(FILTER fuzz_sources EXCLUDE REGEX "/fuzz_(range_header|unpack)\\.c$")
+endif()
 foreach(file IN LISTS fuzz_sources)
     get_filename_component(name ${file} NAME_WE)
     add_executable(${name} ${file})

@@ -18,15 +18,19 @@ declare -A allowed=(
     [data]="core"
     [metrics]="core"
     [io]="json graph core"
+    [fetch]="io core"
     [config]="train data graph core json"
     [nn]="graph core"
     [model]="nn graph core"
     [train]="model nn graph core data metrics"
     [store]="io json model nn graph core data metrics"
+    [predict]="store train model nn graph core data metrics io json"
     [method]="store config train model nn graph core data metrics io"
     [experiment]="method store config train model nn graph core data metrics io json"
+    [learn]="method store config train model nn graph core data metrics io json"
     [report]="experiment method store config train model nn graph core data metrics io json"
-    [api]="experiment method store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
+    [exchange]="experiment method store config train model nn graph core data metrics io json"
+    [api]="exchange experiment fetch learn method predict store config json train model nn graph core data metrics io report dist backend/ref backend/cpu backend/cuda"
 )
 
 # Vendor headers -> the rooms that may see them.
@@ -34,9 +38,10 @@ declare -A vendor=(
     ['dnnl|oneapi/']="backend/cpu"
     ['omp\.h']="backend/cpu"
     ['cuda|cublas|cudnn|nccl']="backend/cuda dist"
-    ['cjson']="json config io store experiment report api"
+    ['cjson']="json config io store predict experiment exchange report api"
     ['zlib\.h|jpeglib\.h|png\.h']="data"
     ['mpi\.h']="dist"
+    ['curl/|archive\.h|archive_entry\.h|nettle/']="fetch"
 )
 
 n_bad=0
@@ -64,6 +69,11 @@ check_include() { # FILE LINE TARGET QUOTED(1)|SYSTEM(0)
     cli/*)
         if [ "$quoted" = 1 ] && [ ! -f "cli/$target" ]; then
             complain "$where" "cli includes \"$target\"; it may see <der/...> and its own headers"
+        fi
+        ;;
+    examples/*)
+        if [ "$quoted" = 1 ]; then
+            complain "$where" "an example includes \"$target\"; it has the installed <der/...> alone"
         fi
         ;;
     include/der/*)
@@ -110,7 +120,7 @@ check_room() { # FILE WHERE ROOM TARGET
     complain "$2" "$3 may not include \"$4\" (allowed: own room ${allowed[$3]})"
 }
 
-mapfile -t all < <(find src cli include -name '*.[ch]' -o -name '*.cu' 2>/dev/null | sort)
+mapfile -t all < <(find src cli examples include -name '*.[ch]' -o -name '*.cu' 2>/dev/null | sort)
 mapfile -t library < <(find src -name '*.[ch]' ! -name '*_test.c' 2>/dev/null | sort)
 if [ ${#all[@]} -eq 0 ] || [ ${#library[@]} -eq 0 ]; then
     echo "check_layers: nothing to check in $PWD" >&2
@@ -142,6 +152,8 @@ forbid "$call(printf|fprintf|vprintf|vfprintf|puts|fputs|putchar|perror)[[:space
 forbid "$call(exit|_exit|_Exit|abort|quick_exit)[[:space:]]*\\(" 'none' 'the library does not end the program'
 forbid "$call(rand|srand|random|drand48|strcpy|sprintf|vsprintf|strtok|gets|alloca)[[:space:]]*\\(" \
     'none' 'forbidden function (style guide)'
+forbid "$call(strtod|strtof|strtold|atof)[[:space:]]*\\(" 'src/core/decimal\.c' \
+    'strtod follows the locale of the program; use core/decimal'
 code=$(awk -v strings=1 -f "$tools/strip_c.awk" "${library[@]}")
 forbid '"(ref|cpu|cuda)"' 'src/api/[^:]*|src/graph/registry\.c|src/backend/[^:]*' \
     'only api and graph/registry.c name back ends'

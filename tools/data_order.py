@@ -1,11 +1,14 @@
-"""The random draws of the C library in Python: epoch orders, augmentation of a sample, initial values.
+"""The random draws of the C library in Python: epoch orders, augmentation, balanced subsets, initial values.
 
 For golden values and for training the same network elsewhere on the same data in the same order.
-Written from the documentation in src/core/rng.h, src/data/sampler.c, src/data/augment.c and src/nn/init.c.
+Written from the documentation in src/core/rng.h, src/data/sampler.c, src/data/augment.c, src/data/view.h
+and src/nn/init.c.
 """
 import numpy as np
 
-RNG_INIT_WEIGHTS, RNG_INIT_MASK, RNG_AUGMENT, RNG_SHUFFLE = 1, 3, 20, 21
+RNG_INIT_WEIGHTS, RNG_INIT_HEAD, RNG_INIT_MASK = 1, 2, 3
+RNG_AUGMENT, RNG_SHUFFLE, RNG_BALANCED, RNG_STAGE = 20, 21, 22, 24
+STAGE_REPRESENTATION, STAGE_CLASSIFIER, STAGE_BALANCE = 1, 2, 3
 STREAM_TENSORS = 4096  # tensors of one module
 BLOCKS_PER_SAMPLE, TRIES = 16, 10
 
@@ -33,9 +36,36 @@ def rng_normal(seed, purpose, stream, n):
     return np.stack([radius * np.cos(angle), radius * np.sin(angle)], -1).reshape(-1)[:n]
 
 
+def rng_uniform(seed, purpose, stream, n, bound):
+    """n draws of U[-bound, bound), of 24 bits each."""
+    words = rng_at(seed, purpose, stream, np.arange((n + 3) // 4)).reshape(-1)[:n]
+    return bound * (2 * (words >> np.uint64(8)).astype(np.float64) / 2**24 - 1)
+
+
 def init_normal(seed, purpose, module, index, n):
     """Tensor `index` of module `module`."""
     return rng_normal(seed, purpose, module * STREAM_TENSORS + index, n)
+
+
+def init_uniform(seed, purpose, module, index, n, bound):
+    return rng_uniform(seed, purpose, module * STREAM_TENSORS + index, n, bound)
+
+
+def stage_seed(seed, stage, step):
+    """The seed of a stage's batches; steps count from 0."""
+    words = rng_at(seed, RNG_STAGE, stage, step)
+    return int(words[1]) << 32 | int(words[0])
+
+
+def balanced(seed, step, items):
+    """view_balanced: of every label as many (sample, label) as the rarest one has, by label."""
+    words = rng_at(seed, RNG_BALANCED, step, [sample for sample, _ in items])
+    keys = [int(w[0]) << 32 | int(w[1]) for w in words]
+    by_label = {}
+    for at in sorted(range(len(items)), key=lambda i: keys[i]):
+        by_label.setdefault(items[at][1], []).append(at)
+    rarest = min(map(len, by_label.values()))
+    return [items[at] for label in sorted(by_label) for at in sorted(by_label[label][:rarest])]
 
 
 def epoch_order(seed, epoch, n):
@@ -51,10 +81,17 @@ def epoch_order(seed, epoch, n):
 
 def augment_draw(seed, epoch, sample, brightness):
     """Words for the place (y, x), flip, and factor of the brightness (None when brightness is 0)."""
-    y, x, flip, bright = (int(v) for v in rng_at(seed, RNG_AUGMENT, epoch, sample * BLOCKS_PER_SAMPLE))
+    y, x, flip, factor = (v.item() for v in augment_draws(seed, epoch, sample, brightness))
+    return y, x, flip, factor if brightness > 0 else None
+
+
+def augment_draws(seed, epoch, samples, brightness):
+    """The same of many samples at once, as arrays."""
+    blocks = rng_at(seed, RNG_AUGMENT, epoch, np.asarray(samples) * BLOCKS_PER_SAMPLE)
+    y, x, flip, bright = np.moveaxis(blocks, -1, 0)
     low, high = max(0.0, 1 - brightness), 1 + brightness
-    factor = float(np.float32(low + (high - low) * (bright / 2**32))) if brightness > 0 else None
-    return y, x, flip >> 31, factor
+    factor = (low + (high - low) * (bright / 2**32)).astype(np.float32)
+    return y, x, flip >> np.uint64(31), factor
 
 
 def augment_tries(seed, epoch, sample):

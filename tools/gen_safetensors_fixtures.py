@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes the safetensors files that tests compare with: tests/data/fixtures/safetensors.
 
-The package `safetensors` (Hugging Face) makes them and needs numpy; a virtual environment will do:
+The package `safetensors` (Hugging Face) makes them; a virtual environment beside Debian's numpy and torch will do:
 
-    python3 -m venv build/safetensors-venv
-    build/safetensors-venv/bin/pip install safetensors numpy
+    python3 -m venv --system-site-packages build/safetensors-venv
+    build/safetensors-venv/bin/pip install safetensors
     build/safetensors-venv/bin/python tools/gen_safetensors_fixtures.py
 
 Usage: tools/gen_safetensors_fixtures.py [FOLDER]
@@ -13,7 +13,9 @@ import os
 import sys
 
 import numpy as np
+import torch
 from safetensors.numpy import save_file
+from safetensors.torch import save_file as save_torch
 
 TOOLS = os.path.dirname(os.path.abspath(__file__))
 FIXTURES = os.path.join(TOOLS, "..", "tests", "data", "fixtures", "safetensors")
@@ -44,6 +46,18 @@ def main():
         "longs": np.array([-2 ** 63, 2 ** 63 - 1], np.int64),
         "scalar": np.array(7, np.int64),
     })
+    # Floats of every width that other programs store weights in.
+    numbers = torch.tensor([1.0, -2.5, 65504.0, 2.0 ** -24, -0.0, 1 / 3, 2.0 ** -14, -1000.0])
+    save_torch({
+        "bf16": numbers.bfloat16(),
+        "f16": numbers.half(),
+        "f32": numbers,
+        "f64": numbers.double(),
+        "i32": torch.tensor([1], dtype=torch.int32),
+        "inf": torch.tensor([float("inf")], dtype=torch.float16),
+        "large": torch.tensor([1e39], dtype=torch.float64),
+        "nan": torch.tensor([float("nan")], dtype=torch.float16),
+    }, os.path.join(ROOT, "floats.safetensors"))
 
 
 main()

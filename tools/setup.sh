@@ -40,12 +40,16 @@ required=(
     "build-essential:command -v cc && command -v make && command -v nm && includes stdio.h"
     "cmake:has_cmake"
     "git:command -v git"
+    "pkg-config:command -v pkg-config"
     "libdnnl-dev:includes oneapi/dnnl/dnnl.h"
     "libcjson-dev:includes cjson/cJSON.h"
     "libcmocka-dev:has_cmocka"
     "zlib1g-dev:includes zlib.h"
     "libjpeg-dev:printf '#include <stdio.h>\\n#include <jpeglib.h>\\n' | cc -E -x c -"
     "libpng-dev:includes png.h"
+    "libcurl4-gnutls-dev:includes curl/curl.h"
+    "libarchive-dev:includes archive.h"
+    "nettle-dev:includes nettle/sha2.h"
     "clang:command -v clang"
     "libclang-rt-dev:has_fuzzer"
     "clang-format-14:command -v clang-format-14"
@@ -63,6 +67,7 @@ optional=(
     "python3-torch:has_torch"
     "python3-pil:/usr/bin/python3 -c 'import PIL'"
     "chromium:command -v chromium || command -v chromium-browser || command -v google-chrome"
+    "locales:command -v localedef && test -f /usr/share/i18n/locales/de_DE"
 )
 if [ "${1:-}" = demo ]; then
     optional=("dataset-fashion-mnist:test -d /usr/share/datasets/fashion-mnist" "libpng-dev:includes png.h")

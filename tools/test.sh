@@ -97,7 +97,8 @@ run_group() {
 }
 
 # run_groups PRESET CTEST-ARGUMENTS...: every group there is. The tests of the tools do not
-# depend on the build, so dev alone runs them; whole experiments are for release, as users run it.
+# depend on the build, so dev alone runs them; whole experiments are for release, as users run it, and so
+# is what is installed, with a second look at its memory.
 run_groups() {
     local preset=$1 group
     shift
@@ -107,19 +108,25 @@ run_groups() {
         slow | long | tsan) continue ;;
         tools) [ "$preset" = dev ] || continue ;;
         e2e) [ "$preset" = release ] || continue ;;
+        install) [[ $preset =~ ^(release|asan)$ ]] || continue ;;
         esac
         run_group "$preset" "$group" "$@"
     done
 }
 
-test_dnnl3() {
-    local fetch=(tools/fetch_dnnl3.sh build/deps/dnnl3)
+fetch() { # NAME COMMAND...: what is downloaded for some tests, which is a must for CI
+    local name=$1 log=$logs/fetch-${1// /-}.log
+    shift
     if [ "${CI:-false}" = true ]; then
-        step "fetch oneDNN 3.x" "${fetch[@]}" || return
-    elif ! "${fetch[@]}" >"$logs/fetch.log" 2>&1; then
-        skip "oneDNN 3.x" "it could not be downloaded, see $logs/fetch.log"
-        return
+        step "fetch $name" "$@"
+    elif ! "$@" >"$log" 2>&1; then
+        skip "$name" "it could not be downloaded, see $log"
+        return 1
     fi
+}
+
+test_dnnl3() {
+    fetch "oneDNN 3.x" tools/fetch_dnnl3.sh build/deps/dnnl3 || return
     build dnnl3 && run_groups dnnl3 -LE '^slow$'
 }
 
@@ -170,6 +177,9 @@ step headers tools/check_headers.sh
 step sizes tools/check_sizes.sh
 step format tools/check_format.sh
 step symbols tools/check_symbols.sh
+step abi tools/check_abi.sh
+
+fetch "exchange formats" tools/fetch_exchange.sh build/deps/exchange # or their tests are skipped one by one
 
 [ "$dev_built" -eq 0 ] && run_groups dev -LE '^slow$'
 [ "$release_built" -eq 0 ] && run_groups release -LE '^slow$'

@@ -14,7 +14,13 @@
 #define DER_DER_H
 
 #include <der/context.h>
+#include <der/data.h>
+#include <der/data_tools.h>
+#include <der/exchange.h>
 #include <der/export.h>
+#include <der/inspect.h>
+#include <der/learn.h>
+#include <der/model.h>
 #include <der/network.h>
 #include <der/report.h>
 #include <der/reproduce.h>

@@ -37,8 +37,8 @@ struct der_reproduce_options {
     const char *const *assignments; /* "key=value" for every run (none) */
     int n_assignments;
     const char *out; /* folder for the runs and the tables; required */
-    /* As in struct der_train_options, for every run; settings, out and max_steps are ignored. The data
-     * set is needed only when a run is missing. */
+    /* As in struct der_train_options, for every run; settings, init, out and max_steps are ignored. The data
+     * set is needed only when a run is missing. Each run has a folder of its own in that of tensorboard. */
     struct der_train_options train;
     /* Before a run, the number-th (from 1) of `total`; train.user is the argument. May be NULL. */
     void (*begin)(void *user, const struct der_reproduction_item *item, int number, int total);

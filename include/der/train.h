@@ -51,8 +51,9 @@ struct der_train_options {
     const struct der_settings *settings; /* required; borrowed, as everything here */
     const char *data;                    /* folder of a data set, or "synth:..."; required */
     const char *class_list;              /* image folders: a file with the classes to use (all) */
-    const char *out;                     /* folder for the files of the run (none) */
-    const char *backend;                 /* "cpu", "ref" ... (the fastest there is) */
+    const char *init;    /* file of weights to begin with, as der_import takes them (at random) */
+    const char *out;     /* folder for the files of the run (none) */
+    const char *backend; /* "cpu", "ref" ... (the fastest there is) */
     enum der_precision precision;
     bool deterministic;             /* only algorithms that give the same bytes twice */
     int max_steps;                  /* stop after so many steps (all) */
@@ -67,6 +68,9 @@ struct der_train_options {
      * there is no run yet, begin it. Settings (otherwise those of the preset custom), data and back end may be
      * left NULL, since a run knows its own; what is given must be what it was started with. */
     bool resume;
+    /* Folder for event files that TensorBoard reads, made if it is not there (none). When they can no longer be
+     * written, that is told to the log and the run goes on. */
+    const char *tensorboard;
     int save_every; /* epochs from save to save within a step (10); negative: only after steps */
 };
 

@@ -22,6 +22,7 @@ struct der_build_info {
     const char *dnnl;       /* version of the oneDNN headers; "" when not built in */
     const char *openmp;     /* version of OpenMP; "" when not built in */
     const char *cuda;       /* version of the CUDA toolkit; "" when not built in */
+    const char *downloads;  /* libraries that der_data_get works with; "" when not built in */
 };
 
 /* The version of the library that is running, which a program may compare with the

@@ -79,7 +79,13 @@ void der_reproduction_free(struct der_reproduction *r)
 
 enum der_status der_reproduction_run(struct der_reproduction *r)
 {
-    return reproduction_run(r->inner);
+    struct experiment_options *run = &r->inner->options.run;
+    struct tensorboard *board;
+    TRY(api_listen(r->ctx, &r->options.train, true, run, &board));
+    enum der_status status = reproduction_run(r->inner);
+    run->listener = NULL;
+    tensorboard_close(board);
+    return status;
 }
 
 int der_reproduction_item_count(const struct der_reproduction *r)

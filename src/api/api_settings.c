@@ -75,6 +75,7 @@ void der_settings_free(struct der_settings *settings)
         return;
     struct mem *mem = &settings->ctx->mem;
     mem_free(mem, settings->json);
+    mem_free(mem, settings->plan);
     mem_free(mem, settings);
 }
 

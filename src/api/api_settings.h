@@ -13,6 +13,7 @@ struct der_settings {
     struct config config;
     char value[SETTING_TEXT_MAX]; /* the latest answer of der_settings_value */
     char *json;                   /* the answer of der_settings_json; NULL before */
+    char *plan;                   /* the latest answer of der_settings_plan_json; likewise */
 };
 
 #endif

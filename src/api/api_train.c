@@ -25,24 +25,28 @@ static struct der_step public_step(const struct step_report *report)
                              .seconds = report->seconds};
 }
 
+struct der_progress api_progress(const struct train_progress *p)
+{
+    return (struct der_progress){.stage = p->stage,
+                                 .epoch = p->epoch,
+                                 .epochs = p->epochs,
+                                 .iteration = p->iteration,
+                                 .n_iterations = p->n_iterations,
+                                 .epoch_done = p->epoch_done,
+                                 .lr = p->lr,
+                                 .loss = p->losses[0],
+                                 .accuracy = p->accuracy,
+                                 .images_per_second = p->images_per_second,
+                                 .seconds = p->seconds,
+                                 .seconds_left = p->seconds_left};
+}
+
 static void pass_progress(void *user, const struct train_progress *p)
 {
     const struct der_train_options *options = user;
-    if (!options->progress)
-        return;
-    struct der_progress progress = {.stage = p->stage,
-                                    .epoch = p->epoch,
-                                    .epochs = p->epochs,
-                                    .iteration = p->iteration,
-                                    .n_iterations = p->n_iterations,
-                                    .epoch_done = p->epoch_done,
-                                    .lr = p->lr,
-                                    .loss = p->losses[0],
-                                    .accuracy = p->accuracy,
-                                    .images_per_second = p->images_per_second,
-                                    .seconds = p->seconds,
-                                    .seconds_left = p->seconds_left};
-    options->progress(options->user, &progress);
+    struct der_progress progress = api_progress(p);
+    if (options->progress)
+        options->progress(options->user, &progress);
 }
 
 static void pass_step(void *user, const struct step_report *report)
@@ -59,7 +63,7 @@ static bool ask_cancelled(void *user)
     return options->cancelled && options->cancelled(options->user);
 }
 
-static enum precision precision_of(enum der_precision precision)
+enum precision api_precision(enum der_precision precision)
 {
     switch (precision) {
     case DER_PRECISION_TF32:
@@ -69,6 +73,11 @@ static enum precision precision_of(enum der_precision precision)
     default:
         return PRECISION_F32;
     }
+}
+
+enum bad_images api_bad_images(enum der_bad_images bad_images)
+{
+    return bad_images == DER_BAD_IMAGES_SKIP ? BAD_IMAGES_SKIP : BAD_IMAGES_STOP;
 }
 
 static int save_every_of(int epochs)
@@ -85,9 +94,9 @@ struct experiment_options api_experiment(struct der_train_options *o)
         .resume = o->resume,
         .save_every = save_every_of(o->save_every),
         .backend = o->backend,
-        .backend_options = {.precision = precision_of(o->precision),
+        .backend_options = {.precision = api_precision(o->precision),
                             .deterministic = o->deterministic},
-        .bad_images = o->bad_images == DER_BAD_IMAGES_SKIP ? BAD_IMAGES_SKIP : BAD_IMAGES_STOP,
+        .bad_images = api_bad_images(o->bad_images),
         .loader_threads = o->loader_threads > 0 ? o->loader_threads : 1,
         .max_steps = o->max_steps,
         .measure = o->measure,
@@ -95,21 +104,23 @@ struct experiment_options api_experiment(struct der_train_options *o)
             .progress = pass_progress, .step = pass_step, .cancelled = ask_cancelled, .user = o}};
 }
 
-enum der_status der_train(struct der_ctx *ctx, const struct der_train_options *options,
-                          struct der_train_result *result)
+enum der_status api_listen(struct der_ctx *ctx, const struct der_train_options *o, bool by_run,
+                           struct experiment_options *experiment, struct tensorboard **out)
 {
-    struct der_train_options o = *options;
-    *result = (struct der_train_result){0};
-    if (!o.resume && (!o.data || !o.settings))
-        return ctx_fail(ctx, DER_ARG, "training needs a data set and settings");
-    struct experiment_options experiment = api_experiment(&o);
-    experiment.stored_settings = !o.settings;
+    struct tensorboard_options options = {.folder = o->tensorboard, .by_run = by_run};
+    *out = NULL;
+    if (!o->tensorboard)
+        return DER_OK;
+    TRY(tensorboard_open(ctx, &options, out));
+    experiment->listener = tensorboard_listener(*out);
+    return DER_OK;
+}
+
+static enum der_status train(struct der_ctx *ctx, const struct experiment_options *options,
+                             struct der_train_result *result)
+{
     struct experiment_summary summary;
-    if (o.settings)
-        experiment.config = o.settings->config;
-    else
-        TRY(config_from_preset(ctx, "custom", METHOD_DER, &experiment.config));
-    TRY(experiment_run(ctx, &experiment, &summary));
+    TRY(experiment_run(ctx, options, &summary));
     *result = (struct der_train_result){.steps = summary.steps,
                                         .n_classes = summary.n_classes,
                                         .n_train = summary.n_train,
@@ -122,4 +133,25 @@ enum der_status der_train(struct der_ctx *ctx, const struct der_train_options *o
                                         .seconds = summary.seconds,
                                         .was_finished = summary.was_finished};
     return DER_OK;
+}
+
+enum der_status der_train(struct der_ctx *ctx, const struct der_train_options *options,
+                          struct der_train_result *result)
+{
+    struct der_train_options o = *options;
+    struct tensorboard *board;
+    *result = (struct der_train_result){0};
+    if (!o.resume && (!o.data || !o.settings))
+        return ctx_fail(ctx, DER_ARG, "training needs a data set and settings");
+    struct experiment_options experiment = api_experiment(&o);
+    experiment.stored_settings = !o.settings;
+    experiment.init = o.init;
+    if (o.settings)
+        experiment.config = o.settings->config;
+    else
+        TRY(config_from_preset(ctx, "custom", METHOD_DER, &experiment.config));
+    TRY(api_listen(ctx, &o, false, &experiment, &board));
+    enum der_status status = train(ctx, &experiment, result);
+    tensorboard_close(board);
+    return status;
 }

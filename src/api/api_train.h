@@ -6,9 +6,23 @@
 
 #include <der/train.h>
 
+#include "exchange/tensorboard.h"
 #include "experiment/experiment.h"
 
 /* All but the configuration. The hooks pass on to those of `options`, which must stay. */
 struct experiment_options api_experiment(struct der_train_options *options);
+
+/* Progress as the public interface tells it. */
+struct der_progress api_progress(const struct train_progress *progress);
+
+/* Words of the public interface as the rooms below know them. */
+enum precision api_precision(enum der_precision precision);
+enum bad_images api_bad_images(enum der_bad_images bad_images);
+
+/* Has an experiment, or several (`by_run`), heard by what the options ask for. *out is NULL where that is
+ * nothing; otherwise the caller closes it after the last of them. */
+NODISCARD enum der_status api_listen(struct der_ctx *ctx, const struct der_train_options *options,
+                                     bool by_run, struct experiment_options *experiment,
+                                     struct tensorboard **out);
 
 #endif

@@ -14,6 +14,7 @@ static const struct der_build_info build_info = {
     .dnnl = DER_BUILD_DNNL,
     .openmp = DER_BUILD_OPENMP,
     .cuda = DER_BUILD_CUDA,
+    .downloads = DER_BUILD_FETCH,
 };
 
 const char *der_version(void)

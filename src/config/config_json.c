@@ -2,6 +2,7 @@
 
 #include "config/preset.h"
 #include "config/setting.h"
+#include "core/decimal.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -56,10 +57,10 @@ enum der_status config_to_json(struct der_ctx *ctx, const struct config *config,
 }
 
 /* Numbers as setting_store reads them: whole ones without an exponent. */
-static void number_text(double value, char *text, size_t size)
+static void number_text(double value, char text[DECIMAL_TEXT_MAX])
 {
     bool whole = value == floor(value) && fabs(value) <= 0x1p53;
-    (void)snprintf(text, size, whole ? "%.0f" : "%.17g", value);
+    decimal_write(value, whole ? 16 : 17, text);
 }
 
 /* "110,130" of an array; false when something in it is not a number or there is too much. */
@@ -69,10 +70,10 @@ static bool epochs_text(const cJSON *array, char *text, size_t size)
     const cJSON *item;
     cJSON_ArrayForEach(item, array)
     {
-        char word[64];
+        char word[DECIMAL_TEXT_MAX];
         if (!cJSON_IsNumber(item))
             return false;
-        number_text(item->valuedouble, word, sizeof word);
+        number_text(item->valuedouble, word);
         int n = snprintf(text + used, size - used, "%s%s", used > 0 ? "," : "", word);
         if (n < 0 || (size_t)n >= size - used)
             return false;
@@ -94,7 +95,7 @@ static const char *text_of(const struct setting *setting, const cJSON *item, cha
     case SETTING_DOUBLE:
         if (!cJSON_IsNumber(item))
             return NULL;
-        number_text(item->valuedouble, text, size);
+        number_text(item->valuedouble, text);
         return text;
     case SETTING_BOOL:
         if (!cJSON_IsBool(item))

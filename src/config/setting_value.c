@@ -3,6 +3,8 @@
  */
 #include "config/setting.h"
 
+#include "core/decimal.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
@@ -37,12 +39,16 @@ static void list_choices(const struct setting *setting, char *text, size_t size)
 /* "a whole number from 1 to 100", "a number above 0, at most 16". */
 static void range_text(const struct setting *setting, const char *kind, char *text, size_t size)
 {
+    char min[DECIMAL_TEXT_MAX];
+    char max[DECIMAL_TEXT_MAX];
+    decimal_write(setting->min, 16, min);
+    decimal_write(setting->max, 16, max);
     if (!setting->is_above_min && !setting->is_below_max)
-        (void)snprintf(text, size, "%s from %.16g to %.16g", kind, setting->min, setting->max);
+        (void)snprintf(text, size, "%s from %s to %s", kind, min, max);
     else
-        (void)snprintf(text, size, "%s %s %.16g, %s %.16g", kind,
-                       setting->is_above_min ? "above" : "at least", setting->min,
-                       setting->is_below_max ? "below" : "at most", setting->max);
+        (void)snprintf(text, size, "%s %s %s, %s %s", kind,
+                       setting->is_above_min ? "above" : "at least", min,
+                       setting->is_below_max ? "below" : "at most", max);
 }
 
 void setting_allowed(const struct setting *setting, char *text, size_t size)
@@ -93,27 +99,12 @@ static bool in_range(const struct setting *setting, double value)
     return high && low;
 }
 
-/* A decimal number that fills the text up to *end. No white space, no hexadecimal, no "inf". */
-static bool read_number(const char *text, double *value, const char **end)
-{
-    size_t length = strspn(text, "0123456789+-.eE");
-    char word[2 * WORD_MAX];
-    if (length == 0 || length >= sizeof word)
-        return false;
-    memcpy(word, text, length);
-    word[length] = '\0';
-    char *stop;
-    *value = strtod(word, &stop);
-    *end = text + (stop - word);
-    return stop != word && isfinite(*value);
-}
-
 /* A whole number of at most 2^53, so that a double holds it. */
 static bool read_whole(const char *text, double *value)
 {
     size_t digits = strspn(text + (text[0] == '-'), "0123456789");
     const char *end;
-    return digits > 0 && read_number(text, value, &end) && !*end && fabs(*value) <= 0x1p53 &&
+    return digits > 0 && decimal_read(text, value, &end) && !*end && fabs(*value) <= 0x1p53 &&
            strpbrk(text, ".eE") == NULL;
 }
 
@@ -127,7 +118,7 @@ static bool read_count(const char *text, double *value)
     if (read_whole(text, value))
         return true;
     const char *end;
-    if (!read_number(text, value, &end))
+    if (!decimal_read(text, value, &end))
         return false;
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (strcmp(end, units[i].suffix) == 0) {
@@ -202,9 +193,11 @@ static void put_choice(const struct setting *setting, struct config *config, int
  * writer does not promise that of a 16th or 17th digit. */
 static double round_to_digits(double value)
 {
-    char text[2 * WORD_MAX];
-    (void)snprintf(text, sizeof text, "%.15g", value);
-    return strtod(text, NULL) + 0.0; /* no negative zero */
+    char text[DECIMAL_TEXT_MAX];
+    const char *end;
+    decimal_write(value, 15, text);
+    (void)decimal_read(text, &value, &end);
+    return value + 0.0; /* no negative zero */
 }
 
 static bool read_value(const struct setting *setting, const char *text, double *value)
@@ -214,7 +207,7 @@ static bool read_value(const struct setting *setting, const char *text, double *
         return read_count(text, value);
     if (setting->type != SETTING_DOUBLE)
         return read_whole(text, value);
-    if (!read_number(text, value, &end) || *end)
+    if (!decimal_read(text, value, &end) || *end)
         return false;
     *value = round_to_digits(*value);
     return true;
@@ -327,7 +320,7 @@ void setting_format(const struct setting *setting, const struct config *config,
         (void)snprintf(text, SETTING_TEXT_MAX, "%lld", (long long)*(const int64_t *)field);
         return;
     case SETTING_DOUBLE:
-        (void)snprintf(text, SETTING_TEXT_MAX, "%.15g", *(const double *)field);
+        decimal_write(*(const double *)field, 15, text);
         return;
     case SETTING_BOOL:
         (void)snprintf(text, SETTING_TEXT_MAX, "%s", *(const bool *)field ? "true" : "false");

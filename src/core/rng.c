@@ -2,36 +2,11 @@
 
 #include <math.h>
 
-enum { PHILOX_ROUNDS = 10 };
-
-static const uint32_t PHILOX_M0 = 0xD2511F53u;
-static const uint32_t PHILOX_M1 = 0xCD9E8D57u;
-static const uint32_t PHILOX_W0 = 0x9E3779B9u;
-static const uint32_t PHILOX_W1 = 0xBB67AE85u;
 static const double PI = 3.14159265358979323846;
 
-/* counter: low and high half of the index, the stream, the purpose; key: the seed. */
 struct rng_block rng_at(uint64_t seed, enum rng_purpose purpose, uint32_t stream, uint64_t index)
 {
-    uint32_t c0 = (uint32_t)index;
-    uint32_t c1 = (uint32_t)(index >> 32);
-    uint32_t c2 = stream;
-    uint32_t c3 = (uint32_t)purpose;
-    uint32_t k0 = (uint32_t)seed;
-    uint32_t k1 = (uint32_t)(seed >> 32);
-    for (int round = 0; round < PHILOX_ROUNDS; round++) {
-        uint64_t p0 = (uint64_t)PHILOX_M0 * c0;
-        uint64_t p1 = (uint64_t)PHILOX_M1 * c2;
-        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        uint32_t n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c1 = (uint32_t)p1;
-        c3 = (uint32_t)p0;
-        c0 = n0;
-        c2 = n2;
-        k0 += PHILOX_W0;
-        k1 += PHILOX_W1;
-    }
-    return (struct rng_block){{c0, c1, c2, c3}};
+    return philox(seed, (uint32_t)purpose, stream, index);
 }
 
 float rng_unit(uint32_t word)

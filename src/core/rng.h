@@ -7,6 +7,8 @@
 #ifndef CORE_RNG_H
 #define CORE_RNG_H
 
+#include "core/philox.h"
+
 #include <stdint.h>
 
 /* What a draw is for. Values are part of the meaning of a seed: append, never renumber. */
@@ -24,9 +26,8 @@ enum rng_purpose {
     RNG_MASK_SHUFFLE = 25, /* stream: extractor, index: mask and channel */
 };
 
-struct rng_block {
-    uint32_t word[4];
-};
+/* Blocks set aside for the augmentation of a sample: one, and one for every try at a region. */
+enum { RNG_AUGMENT_BLOCKS = 16 };
 
 /* Four independent 32-bit words. `stream` separates e.g. tensors, `index` counts within one. */
 struct rng_block rng_at(uint64_t seed, enum rng_purpose purpose, uint32_t stream, uint64_t index);

@@ -7,12 +7,11 @@
 #include <string.h>
 
 enum {
-    LEVELS = 256,          /* values of a byte */
-    FULL_SCALE = 8,        /* eighths */
-    BLOCKS_PER_SAMPLE = 16 /* random blocks set aside for a sample: one, and one for every try */
+    LEVELS = 256,  /* values of a byte */
+    FULL_SCALE = 8 /* eighths */
 };
 
-_Static_assert(AUGMENT_TRIES + 1 <= BLOCKS_PER_SAMPLE, "every try needs a block of its own");
+_Static_assert(AUGMENT_TRIES + 1 <= RNG_AUGMENT_BLOCKS, "every try needs a block of its own");
 
 /* ---- presets and checks ---------------------------------------------------------------------- */
 
@@ -111,7 +110,8 @@ bool augment_fits(const struct augment_spec *spec, int height, int width)
 {
     switch (spec->geometry) {
     case AUGMENT_PLAIN:
-        return height == spec->height && width == spec->width;
+        return height > 0 && width > 0 &&
+               (spec->adapts || (height == spec->height && width == spec->width));
     case AUGMENT_PAD_CROP:
         return height + 2 * spec->pad >= spec->height && width + 2 * spec->pad >= spec->width;
     default:
@@ -136,7 +136,7 @@ static int below(uint32_t word, int n)
 struct augment_draw augment_draw(const struct augment_spec *spec, uint64_t seed, uint32_t epoch,
                                  int64_t sample)
 {
-    uint64_t first = (uint64_t)sample * BLOCKS_PER_SAMPLE;
+    uint64_t first = (uint64_t)sample * RNG_AUGMENT_BLOCKS;
     struct rng_block block = rng_at(seed, RNG_AUGMENT, epoch, first);
     struct augment_draw draw = {.place_y = block.word[0], .place_x = block.word[1]};
     draw.flip = spec->flip && block.word[2] >> 31;
@@ -207,13 +207,14 @@ struct augment_region augment_region(const struct augment_spec *spec,
         .height = height, .width = width, .to_height = spec->resize, .to_width = spec->resize};
     switch (spec->geometry) {
     case AUGMENT_PLAIN:
+        region.to_height = spec->height;
+        region.to_width = spec->width;
+        break;
     case AUGMENT_PAD_CROP:
         region.height = spec->height;
         region.width = spec->width;
-        if (spec->geometry == AUGMENT_PAD_CROP) {
-            region.y = below(draw->place_y, height + 2 * spec->pad - spec->height + 1) - spec->pad;
-            region.x = below(draw->place_x, width + 2 * spec->pad - spec->width + 1) - spec->pad;
-        }
+        region.y = below(draw->place_y, height + 2 * spec->pad - spec->height + 1) - spec->pad;
+        region.x = below(draw->place_x, width + 2 * spec->pad - spec->width + 1) - spec->pad;
         region.to_height = spec->height;
         region.to_width = spec->width;
         break;
@@ -233,6 +234,14 @@ struct augment_region augment_region(const struct augment_spec *spec,
         break;
     }
     return region;
+}
+
+/* Is an image of this size resized on its way, or only cut? */
+static bool is_resized(const struct augment_spec *spec, int height, int width)
+{
+    if (spec->geometry == AUGMENT_PLAIN)
+        return height != spec->height || width != spec->width;
+    return spec->geometry != AUGMENT_PAD_CROP;
 }
 
 struct augment_source augment_full_size(struct image_view image)
@@ -362,7 +371,7 @@ enum der_status augment_apply(const struct augment *augment, const struct augmen
     const struct augment_spec *spec = &augment->spec;
     assert(source->image.channels == spec->channels);
     struct augment_region region = augment_region(spec, draw, source->height, source->width);
-    bool resizes = spec->geometry != AUGMENT_PLAIN && spec->geometry != AUGMENT_PAD_CROP;
+    bool resizes = is_resized(spec, source->height, source->width);
     struct image_view image = source->image;
     if (resizes) {
         TRY(resize_region(spec, &region, source, work, &image));

@@ -18,7 +18,7 @@ enum { AUGMENT_CHANNELS_MAX = 16, AUGMENT_TRIES = 10 };
 
 /* How the pixels of the result are found in the image. */
 enum augment_geometry {
-    AUGMENT_PLAIN,        /* as they are; the image has the wanted size */
+    AUGMENT_PLAIN,        /* as they are; the image has the wanted size, or see `adapts` */
     AUGMENT_PAD_CROP,     /* `pad` zeros on every side, then a random place for the crop */
     AUGMENT_RESIZED_CROP, /* a random region of random area and aspect ratio, resized */
     AUGMENT_SQUASH,      /* resized to `resize` x `resize` whatever the aspect ratio, centre crop */
@@ -35,7 +35,10 @@ struct augment_spec {
     bool flip;                   /* left and right swapped for half of the draws */
     bool scaled_decode;          /* JPEG files may be decoded at 1/2, 1/4, 1/8 of their size where
                                         * that is still at least the size wanted; not Pillow's bytes */
-    double brightness;           /* factor uniform in [1 - b, 1 + b]; 0: none */
+    bool
+        adapts; /* AUGMENT_PLAIN: an image of another size is resized, whatever its aspect ratio; and sets
+                  * of other channels are taken, whose images are converted */
+    double brightness;                /* factor uniform in [1 - b, 1 + b]; 0: none */
     float mean[AUGMENT_CHANNELS_MAX]; /* in units of 1 = white */
     float std[AUGMENT_CHANNELS_MAX];
 };
@@ -93,7 +96,7 @@ struct augment_region augment_region(const struct augment_spec *spec,
 /* The source for an image at full size. */
 struct augment_source augment_full_size(struct image_view image);
 
-/* dst [channels][height][width]. The image must fit, and only geometries that resize take one
+/* dst [channels][height][width]. The image must fit and have the channels of the result, and only geometries that resize take one
  * that is not at full size. The only failure is DER_NOMEM, without message. `work` is the
  * calling thread's; geometries that do not resize leave it alone. */
 NODISCARD enum der_status augment_apply(const struct augment *augment,

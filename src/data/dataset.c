@@ -95,15 +95,16 @@ void dataset_free(struct dataset *set)
         mem_free(mem, set->part[split].labels);
         mem_free(mem, set->part[split].pixels);
         mem_free(mem, set->part[split].files);
+        mem_free(mem, set->part[split].items);
     }
     arena_fini(&set->arena);
     mem_free(mem, set);
 }
 
-struct image_view dataset_view(const struct dataset *set, enum data_split split, int64_t index)
+/* Image `index` of a split that is one block of planes. */
+static struct image_view planes_at(const struct dataset *set, const struct data_part *part,
+                                   int64_t index)
 {
-    const struct data_part *part = &set->part[split];
-    assert(part->pixels && index >= 0 && index < part->n);
     ptrdiff_t plane = (ptrdiff_t)set->height * set->width;
     return (struct image_view){
         .data = part->pixels + index * set->channels * plane,
@@ -114,4 +115,36 @@ struct image_view dataset_view(const struct dataset *set, enum data_split split,
         .row_stride = set->width,
         .pixel_stride = 1,
     };
+}
+
+struct data_item dataset_item(const struct dataset *set, enum data_split split, int64_t index)
+{
+    const struct data_part *part = &set->part[split];
+    assert(index >= 0 && index < part->n);
+    if (part->items)
+        return part->items[index];
+    if (part->files)
+        return (struct data_item){.place = DATA_IN_FILE, .file = part->files[index]};
+    return (struct data_item){.place = DATA_IN_MEMORY, .image = planes_at(set, part, index)};
+}
+
+bool dataset_is_uniform(const struct dataset *set, enum data_split split)
+{
+    const struct data_part *part = &set->part[split];
+    if (part->pixels)
+        return true;
+    for (int64_t i = 0; part->items && i < part->n; i++) {
+        const struct data_item *item = &part->items[i];
+        if (item->place != DATA_IN_MEMORY || item->image.height != set->height ||
+            item->image.width != set->width)
+            return false;
+    }
+    return part->items && part->n > 0;
+}
+
+struct image_view dataset_view(const struct dataset *set, enum data_split split, int64_t index)
+{
+    struct data_item item = dataset_item(set, split, index);
+    assert(item.place == DATA_IN_MEMORY);
+    return item.image;
 }

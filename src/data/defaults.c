@@ -1,5 +1,7 @@
 #include "data/defaults.h"
 
+#include "data/image_form.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -8,19 +10,31 @@ enum { PAD_SHARE = 8, LEVELS = 256 };
 static const double SMALLEST_STD =
     1.0 / LEVELS; /* a set of equal pixels still divides by something */
 
+/* The levels of one channel of an image, which may have another number of channels than its set. */
+static void count_levels(const struct image_view *image, int channels, int channel,
+                         int64_t counts[LEVELS])
+{
+    ptrdiff_t step = image->channel_stride;
+    bool is_grey = image->channels == 3 && channels == 1;
+    if (image->channels == 1)
+        channel = 0;
+    for (int y = 0; y < image->height; y++) {
+        const uint8_t *at = image->data + channel * step + y * image->row_stride;
+        for (int x = 0; x < image->width; x++, at += image->pixel_stride)
+            counts[is_grey ? image_luma(at[0], at[step], at[2 * step]) : *at]++;
+    }
+}
+
 /* Mean and deviation of one channel over all training images, from exact counts. */
 static void measure_channel(const struct dataset *set, int channel, float *mean, float *std)
 {
     int64_t counts[LEVELS] = {0};
     const struct data_part *part = &set->part[DATA_TRAIN];
-    size_t plane = (size_t)set->height * (size_t)set->width;
     for (int64_t i = 0; i < part->n; i++) {
-        const uint8_t *pixels =
-            part->pixels + ((size_t)i * (size_t)set->channels + (size_t)channel) * plane;
-        for (size_t k = 0; k < plane; k++)
-            counts[pixels[k]]++;
+        struct image_view image = dataset_view(set, DATA_TRAIN, i);
+        count_levels(&image, set->channels, channel, counts);
     }
-    double n = (double)part->n * (double)plane;
+    double n = (double)part->n * (double)set->height * (double)set->width;
     double sum = 0.0;
     double squares = 0.0;
     for (int level = 0; level < LEVELS; level++) {
@@ -40,7 +54,7 @@ enum der_status augment_defaults(const struct dataset *set, bool training, struc
         name = training ? "cifar100-train" : "cifar100-test";
     else if (strcmp(set->kind, "cifar10") == 0)
         name = training ? "cifar10-train" : "cifar10-test";
-    else if (!set->part[DATA_TRAIN].pixels)
+    else if (!dataset_is_uniform(set, DATA_TRAIN))
         name = training ? "imagenet-train" : "imagenet-test";
     if (name) {
         *out = *augment_preset(name);

@@ -6,9 +6,9 @@
 
 #include "data/augment.h"
 
-/* CIFAR: the paper's augmentation; files: ImageNet's; other sets in memory: a crop out of an eighth of
- * padding, no flip (it would turn digits into others), and the mean and deviation of the training
- * pixels. */
+/* CIFAR: the paper's augmentation; files, sources and images of various sizes: ImageNet's; other sets in
+ * memory: a crop out of an eighth of padding, no flip (it would turn digits into others), and the mean and
+ * deviation of the training pixels. */
 NODISCARD enum der_status augment_defaults(const struct dataset *set, bool training,
                                            struct augment_spec *out);
 

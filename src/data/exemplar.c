@@ -146,16 +146,34 @@ void exemplars_free(struct exemplars *memory)
     mem_free(&memory->ctx->mem, memory);
 }
 
+static enum der_status list_new(struct der_ctx *ctx, const int64_t *samples, int n,
+                                struct exemplar_list *list)
+{
+    *list = (struct exemplar_list){.n = n};
+    list->samples = mem_alloc(&ctx->mem, (size_t)n, sizeof *list->samples);
+    if (!list->samples)
+        return ctx_nomem(ctx);
+    if (n > 0)
+        memcpy(list->samples, samples, (size_t)n * sizeof *samples);
+    return DER_OK;
+}
+
 enum der_status exemplars_add(struct exemplars *memory, const int64_t *samples, int n)
 {
     assert(memory->n_classes < memory->capacity && n >= 0);
-    struct exemplar_list list = {.n = n};
-    list.samples = mem_alloc(&memory->ctx->mem, (size_t)n, sizeof *list.samples);
-    if (!list.samples)
-        return ctx_nomem(memory->ctx);
-    if (n > 0)
-        memcpy(list.samples, samples, (size_t)n * sizeof *samples);
-    memory->lists[memory->n_classes++] = list;
+    TRY(list_new(memory->ctx, samples, n, &memory->lists[memory->n_classes]));
+    memory->n_classes++;
+    return DER_OK;
+}
+
+enum der_status exemplars_replace(struct exemplars *memory, int label, const int64_t *samples,
+                                  int n)
+{
+    assert(label >= 0 && label < memory->n_classes && n >= 0);
+    struct exemplar_list list;
+    TRY(list_new(memory->ctx, samples, n, &list));
+    mem_free(&memory->ctx->mem, memory->lists[label].samples);
+    memory->lists[label] = list;
     return DER_OK;
 }
 

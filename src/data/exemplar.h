@@ -2,7 +2,8 @@
  * Exemplars: the few images of old classes that a learner may keep, chosen by herding.
  *
  * Herding ranks the images of a class once, when the class is new; later steps only shorten the
- * list, so what is kept is always a prefix of that ranking.
+ * list, so what is kept is always a prefix of that ranking. Only when images join a known class is it
+ * ranked again, among those that were kept and those that are new.
  */
 #ifndef DATA_EXEMPLAR_H
 #define DATA_EXEMPLAR_H
@@ -42,6 +43,10 @@ void exemplars_free(struct exemplars *memory);
 
 /* Appends the list of the next class in learning order; the samples are copied. */
 NODISCARD enum der_status exemplars_add(struct exemplars *memory, const int64_t *samples, int n);
+
+/* Puts another list in the place of a class's; the samples are copied. */
+NODISCARD enum der_status exemplars_replace(struct exemplars *memory, int label,
+                                            const int64_t *samples, int n);
 
 /* Shortens every list to its first `quota` samples. */
 void exemplars_truncate(struct exemplars *memory, int quota);

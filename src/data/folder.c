@@ -25,6 +25,15 @@ struct folder {
     size_t capacity[DATA_SPLITS]; /* room in the parts */
 };
 
+/* What is wrong but can be read past ends reading, unless somebody collects flaws. */
+static enum der_status pass_flaw(const struct folder *f, enum der_status status)
+{
+    if (status == DER_OK || status == DER_NOMEM || !f->options->flaw)
+        return status;
+    f->options->flaw(f->options->flaw_user, f->set->ctx->error);
+    return DER_OK;
+}
+
 static enum der_status add_image(struct folder *f, enum data_split split, const char *folder,
                                  const char *name, int32_t label)
 {
@@ -171,7 +180,7 @@ static enum der_status add_class(struct folder *f, enum data_split split, const 
 static enum der_status add_classes(struct folder *f, enum data_split split, const char *parent)
 {
     for (int32_t label = 0; label < f->set->n_classes; label++)
-        TRY(add_class(f, split, parent, f->set->class_names[label], label));
+        TRY(pass_flaw(f, add_class(f, split, parent, f->set->class_names[label], label)));
     return DER_OK;
 }
 
@@ -208,34 +217,42 @@ static enum der_status find_label(const struct folder *f, const struct image_lis
     return DER_OK;
 }
 
+/* One line of the list. */
+static enum der_status add_entry(struct folder *f, const char *path, const struct listing *images,
+                                 const struct image_list *list,
+                                 const struct image_list_entry *entry, bool *seen)
+{
+    struct der_ctx *ctx = f->set->ctx;
+    if (!entry->label)
+        return ctx_fail(ctx, DER_FORMAT, "%s: line %d has one word, want a file and a label",
+                        list->name, list->line);
+    int32_t label = -1;
+    TRY(find_label(f, list, entry, &label));
+    if (label < 0)
+        return DER_OK; /* of a class that is not used */
+    int64_t index = find_image(images, entry);
+    if (index < 0)
+        return ctx_fail(ctx, DER_FORMAT, "%s: line %d: %s has no image '%.*s'", list->name,
+                        list->line, path, (int)entry->file_length, entry->file);
+    if (seen[index])
+        return ctx_fail(ctx, DER_FORMAT, "%s: line %d: image '%s' appears twice", list->name,
+                        list->line, images->names[index]);
+    seen[index] = true;
+    return add_image(f, DATA_TEST, path, images->names[index], label);
+}
+
 static enum der_status add_listed(struct folder *f, const char *path, const struct listing *images,
                                   struct image_list *list, bool *seen)
 {
-    struct der_ctx *ctx = f->set->ctx;
     for (;;) {
         struct image_list_entry entry;
         bool found;
-        TRY(image_list_next(ctx, list, &entry, &found));
+        TRY(image_list_next(f->set->ctx, list, &entry, &found));
         if (!found)
             return DER_OK;
         if (list->line == 1 && entry.file_length == 7 && memcmp(entry.file, "ImageId", 7) == 0)
             continue; /* the head of Kaggle's table */
-        if (!entry.label)
-            return ctx_fail(ctx, DER_FORMAT, "%s: line %d has one word, want a file and a label",
-                            list->name, list->line);
-        int32_t label = -1;
-        TRY(find_label(f, list, &entry, &label));
-        if (label < 0)
-            continue; /* of a class that is not used */
-        int64_t index = find_image(images, &entry);
-        if (index < 0)
-            return ctx_fail(ctx, DER_FORMAT, "%s: line %d: %s has no image '%.*s'", list->name,
-                            list->line, path, (int)entry.file_length, entry.file);
-        if (seen[index])
-            return ctx_fail(ctx, DER_FORMAT, "%s: line %d: image '%s' appears twice", list->name,
-                            list->line, images->names[index]);
-        seen[index] = true;
-        TRY(add_image(f, DATA_TEST, path, images->names[index], label));
+        TRY(pass_flaw(f, add_entry(f, path, images, list, &entry, seen)));
     }
 }
 
@@ -252,8 +269,8 @@ static enum der_status check_every_class(const struct folder *f, const char *lis
     enum der_status status = DER_OK;
     for (int i = 0; i < set->n_classes && status == DER_OK; i++)
         if (!met[i])
-            status = ctx_fail(set->ctx, DER_FORMAT, "%s names no image of class '%s'", list,
-                              set->class_names[i]);
+            status = pass_flaw(f, ctx_fail(set->ctx, DER_FORMAT, "%s names no image of class '%s'",
+                                           list, set->class_names[i]));
     mem_free(&set->ctx->mem, met);
     return status;
 }
@@ -279,17 +296,28 @@ static enum der_status read_list(struct folder *f, const char *images_path,
     return status;
 }
 
+static const char *const list_names[] = {"val_annotations.txt", "val.txt", "val_map.txt",
+                                         "val_labels.txt", "LOC_val_solution.csv"};
+
+enum { N_LIST_NAMES = sizeof list_names / sizeof list_names[0] };
+
+bool folder_is_list(const char *name)
+{
+    for (size_t i = 0; i < N_LIST_NAMES; i++)
+        if (strcmp(name, list_names[i]) == 0)
+            return true;
+    return false;
+}
+
 /* The list lies with the images' folder or beside it. */
 static enum der_status find_list(struct folder *f, const char *test, const char **list)
 {
-    static const char *const names[] = {"val_annotations.txt", "val.txt", "val_map.txt",
-                                        "val_labels.txt", "LOC_val_solution.csv"};
     const char *const folders[] = {test, f->set->path};
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
-        for (size_t k = 0; k < sizeof names / sizeof names[0]; k++) {
-            if (!reader_is_file(folders[i], names[k]))
+        for (size_t k = 0; k < N_LIST_NAMES; k++) {
+            if (!reader_is_file(folders[i], list_names[k]))
                 continue;
-            *list = reader_path(f->set, folders[i], names[k]);
+            *list = reader_path(f->set, folders[i], list_names[k]);
             return *list ? DER_OK : ctx_nomem(f->set->ctx);
         }
     }
@@ -334,7 +362,7 @@ static enum der_status add_test(struct folder *f)
     for (int i = 0; i < f->set->n_classes; i++)
         if (reader_is_folder(test, f->set->class_names[i]))
             return add_classes(f, DATA_TEST, test);
-    return add_one_folder(f, test);
+    return pass_flaw(f, add_one_folder(f, test));
 }
 
 static enum der_status open_all(struct folder *f)

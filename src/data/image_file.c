@@ -1,6 +1,7 @@
 #include "data/image_file.h"
 
 #include "data/image_codec.h"
+#include "data/image_form.h"
 
 #include <assert.h>
 #include <string.h>
@@ -105,12 +106,6 @@ int image_scaled(int side, int scale)
 
 /* ---- colours --------------------------------------------------------------------------------- */
 
-/* Weights of ITU-R 601 in 16 bits, rounded: what Pillow's convert("L") computes. */
-static uint8_t luma(const uint8_t *rgb)
-{
-    return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
-}
-
 /* JPEG files hold CMYK inverted, as Adobe's programs write it; as Pillow does, this is taken for
  * granted, with or without Adobe's marker. With c = 255 - stored: (255 - c)(255 - k) / 255. */
 static uint8_t ink(uint8_t stored, uint8_t stored_black)
@@ -133,7 +128,7 @@ static void convert(uint8_t *pixels, size_t n, int from, int to)
     }
     if (from == 3 && to == 1)
         for (size_t i = 0; i < n; i++)
-            pixels[i] = luma(pixels + 3 * i);
+            pixels[i] = image_luma(pixels[3 * i], pixels[3 * i + 1], pixels[3 * i + 2]);
 }
 
 /* ---- orientation ----------------------------------------------------------------------------- */

@@ -28,6 +28,21 @@ static bool is_folder(DIR *dir, const char *name)
     return fstatat(dirfd(dir), name, &info, 0) == 0 && S_ISDIR(info.st_mode);
 }
 
+static bool is_wanted(DIR *dir, const char *name, enum listing_kind kind)
+{
+    switch (kind) {
+    case LISTING_FOLDERS:
+        return is_folder(dir, name);
+    case LISTING_IMAGES:
+        return is_image(name);
+    case LISTING_NOT_FOLDERS:
+        return !is_folder(dir, name);
+    case LISTING_NOT_IMAGES:
+        return !is_image(name);
+    }
+    return false;
+}
+
 static bool add(struct listing *listing, const char *name)
 {
     if (listing->n == listing->capacity) {
@@ -70,9 +85,7 @@ static enum der_status read_entries(struct der_ctx *ctx, const char *folder, DIR
             return DER_OK;
         if (entry->d_name[0] == '.')
             continue;
-        bool wanted =
-            kind == LISTING_IMAGES ? is_image(entry->d_name) : is_folder(dir, entry->d_name);
-        if (wanted && !add(out, entry->d_name))
+        if (is_wanted(dir, entry->d_name, kind) && !add(out, entry->d_name))
             return ctx_nomem(ctx);
     }
 }

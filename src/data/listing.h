@@ -1,6 +1,6 @@
 /*
- * What a folder holds, sorted bytewise: its sub-folders, or its image files. Hidden entries, whose
- * names begin with a dot, do not count.
+ * What a folder holds, sorted bytewise: its sub-folders, its image files, or all but these. Hidden
+ * entries, whose names begin with a dot, do not count.
  */
 #ifndef DATA_LISTING_H
 #define DATA_LISTING_H
@@ -11,6 +11,8 @@
 enum listing_kind {
     LISTING_FOLDERS, /* folders, and links to folders */
     LISTING_IMAGES,  /* names that end in .jpg, .jpeg or .png, in any case */
+    LISTING_NOT_FOLDERS,
+    LISTING_NOT_IMAGES,
 };
 
 struct listing {

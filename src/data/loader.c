@@ -161,7 +161,7 @@ static enum der_status await(struct loader *loader, struct slot *slot)
 
 /* ---- bad images ------------------------------------------------------------------------------ */
 
-static bool can_be_skipped(enum der_status status)
+bool loader_can_skip(enum der_status status)
 {
     return status == DER_FORMAT || status == DER_IO || status == DER_UNSUPPORTED ||
            status == DER_SHAPE;
@@ -222,7 +222,7 @@ static enum der_status judge(struct loader *loader, struct slot *slot)
             continue;
         if (status == DER_NOMEM)
             return ctx_nomem(loader->ctx);
-        if (loader->options.bad_images == BAD_IMAGES_STOP || !can_be_skipped(status))
+        if (loader->options.bad_images == BAD_IMAGES_STOP || !loader_can_skip(status))
             return ctx_fail(loader->ctx, status, "%s", slot->faults[row].text);
         report_bad(loader, slot, row);
         n_bad++;
@@ -248,10 +248,10 @@ static enum der_status check_options(struct der_ctx *ctx, const struct loader_op
     const struct dataset *set = options->set;
     const struct augment_spec *spec = options->augment;
     assert(options->batch > 0 && options->threads >= 0 && options->n_buffers >= 0);
-    if (spec->channels != set->channels)
+    if (spec->channels != set->channels && !spec->adapts)
         return ctx_fail(ctx, DER_ARG, "the augmentation is for %d channels, %s has %d",
                         spec->channels, set->path, set->channels);
-    if (set->part[options->split].pixels && !augment_fits(spec, set->height, set->width))
+    if (dataset_is_uniform(set, options->split) && !augment_fits(spec, set->height, set->width))
         return ctx_fail(ctx, DER_ARG,
                         "the augmentation makes %dx%d without resizing, images of %s are %dx%d",
                         spec->height, spec->width, set->path, set->height, set->width);

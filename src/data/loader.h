@@ -19,13 +19,16 @@ enum loader_mode {
     LOADER_EVAL   /* every item once, in the order of the view */
 };
 
-/* What happens when a file does not decode or has a size that the augmentation cannot use. */
+/* What happens when an image does not decode, cannot be had, or has a size that the augmentation cannot use. */
 enum bad_images {
     BAD_IMAGES_STOP, /* loader_next fails and names the first one in batch order */
     BAD_IMAGES_SKIP  /* each is logged once and counted. In training its row repeats the next good
                       * one of the batch (after the last comes the first), since batches have a
                       * fixed size; in evaluation the batch is shorter, so nothing counts twice */
 };
+
+/* Is a failure one of the image, and not of the machine? */
+bool loader_can_skip(enum der_status status);
 
 struct loader_options {
     const struct dataset *set;          /* borrowed, as are the next three */

@@ -44,6 +44,9 @@ NODISCARD enum der_status folder_open(struct dataset *set, const char *folder,
                                       const struct dataset_options *options);
 NODISCARD enum der_status synth_open(struct dataset *set, const char *description);
 
+/* Is it the name of a list of labels that folder_open looks for? */
+bool folder_is_list(const char *name);
+
 /* Is there something at folder/name, and is it a regular file or a folder? */
 bool reader_is_file(const char *folder, const char *name);
 bool reader_is_folder(const char *folder, const char *name);

@@ -162,8 +162,28 @@ static int compare_positions(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
+/* `count` items of a label whose tickets lie in their random order: the first ones, or all of them as often
+ * as it takes, the earlier once more often. */
+static struct view_item *take_items(const struct data_view *view, struct ticket *tickets, int64_t n,
+                                    int64_t count, struct view_item *next)
+{
+    for (int64_t left = count; left > 0; left -= n) {
+        int64_t some = left < n ? left : n;
+        qsort(tickets, (size_t)some, sizeof *tickets, compare_positions);
+        for (int64_t i = 0; i < some; i++)
+            *next++ = view->items[tickets[i].at];
+    }
+    return next;
+}
+
 enum der_status view_balanced(struct der_ctx *ctx, const struct data_view *view, uint64_t seed,
                               uint32_t step, struct data_view **out)
+{
+    return view_balanced_to(ctx, view, 0, seed, step, out);
+}
+
+enum der_status view_balanced_to(struct der_ctx *ctx, const struct data_view *view, int64_t least,
+                                 uint64_t seed, uint32_t step, struct data_view **out)
 {
     *out = NULL;
     struct ticket *tickets = draw_tickets(ctx, view, seed, RNG_BALANCED, step);
@@ -178,14 +198,15 @@ enum der_status view_balanced(struct der_ctx *ctx, const struct data_view *view,
         begin = end;
     }
 
+    int64_t count = rarest < least ? least : rarest;
     struct data_view *balanced;
-    enum der_status status = view_new(ctx, n_labels * rarest, &balanced);
+    enum der_status status = view_new(ctx, n_labels * count, &balanced);
     if (status == DER_OK) {
         struct view_item *next = balanced->items;
-        for (int64_t begin = 0; begin < view->n; begin = run_end(tickets, view->n, begin)) {
-            qsort(tickets + begin, (size_t)rarest, sizeof *tickets, compare_positions);
-            for (int64_t i = 0; i < rarest; i++)
-                *next++ = view->items[tickets[begin + i].at];
+        for (int64_t begin = 0; begin < view->n;) {
+            int64_t end = run_end(tickets, view->n, begin);
+            next = take_items(view, tickets + begin, end - begin, count, next);
+            begin = end;
         }
         *out = balanced;
     }
@@ -193,22 +214,23 @@ enum der_status view_balanced(struct der_ctx *ctx, const struct data_view *view,
     return status;
 }
 
-/* Marks what is held out and counts it; the message names a label that cannot be split. */
+/* Marks what is held out and counts it; the message names a label that cannot be split, unless labels with
+ * fewer than `fewest` samples are spared. */
 static enum der_status mark_held(struct der_ctx *ctx, const struct data_view *view,
-                                 const struct ticket *tickets, double share, bool *is_held,
-                                 int64_t *n_held)
+                                 const struct ticket *tickets, double share, int64_t fewest,
+                                 bool *is_held, int64_t *n_held)
 {
     *n_held = 0;
     for (int64_t begin = 0; begin < view->n;) {
         int64_t end = run_end(tickets, view->n, begin);
         int64_t n = end - begin;
-        if (n < 2)
+        if (n < 2 && fewest == 0)
             return ctx_fail(ctx, DER_ARG,
                             "validation share %g: class %d of the order has one image, a split "
                             "needs two",
                             share, (int)tickets[begin].label + 1);
         int64_t wanted = (int64_t)floor(share * (double)n + 0.5);
-        wanted = wanted < 1 ? 1 : wanted > n - 1 ? n - 1 : wanted;
+        wanted = n < fewest ? 0 : wanted < 1 ? 1 : wanted > n - 1 ? n - 1 : wanted;
         for (int64_t i = 0; i < wanted; i++)
             is_held[tickets[begin + i].at] = true;
         *n_held += wanted;
@@ -217,8 +239,9 @@ static enum der_status mark_held(struct der_ctx *ctx, const struct data_view *vi
     return DER_OK;
 }
 
-enum der_status view_holdout(struct der_ctx *ctx, const struct data_view *view, double share,
-                             uint64_t seed, struct data_view **kept, struct data_view **held)
+static enum der_status hold_out(struct der_ctx *ctx, const struct data_view *view, double share,
+                                int64_t fewest, uint64_t seed, struct data_view **kept,
+                                struct data_view **held)
 {
     *kept = NULL;
     *held = NULL;
@@ -229,7 +252,7 @@ enum der_status view_holdout(struct der_ctx *ctx, const struct data_view *view, 
     bool *is_held = mem_zalloc(&ctx->mem, (size_t)view->n, sizeof *is_held);
     int64_t n_held = 0;
     enum der_status status = tickets && is_held
-                                 ? mark_held(ctx, view, tickets, share, is_held, &n_held)
+                                 ? mark_held(ctx, view, tickets, share, fewest, is_held, &n_held)
                                  : ctx_nomem(ctx);
     if (status == DER_OK)
         status = view_new(ctx, view->n - n_held, kept);
@@ -246,6 +269,20 @@ enum der_status view_holdout(struct der_ctx *ctx, const struct data_view *view, 
     mem_free(&ctx->mem, is_held);
     mem_free(&ctx->mem, tickets);
     return status;
+}
+
+enum der_status view_holdout(struct der_ctx *ctx, const struct data_view *view, double share,
+                             uint64_t seed, struct data_view **kept, struct data_view **held)
+{
+    return hold_out(ctx, view, share, 0, seed, kept, held);
+}
+
+enum der_status view_holdout_from(struct der_ctx *ctx, const struct data_view *view, double share,
+                                  int64_t fewest, uint64_t seed, struct data_view **kept,
+                                  struct data_view **held)
+{
+    assert(fewest >= 2);
+    return hold_out(ctx, view, share, fewest, seed, kept, held);
 }
 
 void view_counts(const struct data_view *view, int64_t *counts, int n_labels)

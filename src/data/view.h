@@ -50,6 +50,12 @@ NODISCARD enum der_status view_union(struct der_ctx *ctx, const struct data_view
 NODISCARD enum der_status view_balanced(struct der_ctx *ctx, const struct data_view *view,
                                         uint64_t seed, uint32_t step, struct data_view **out);
 
+/* The same with at least `least` samples a label, so that one rare label does not leave next to nothing of the
+ * others: labels that have fewer give all of theirs again and again, differing in number by at most one. */
+NODISCARD enum der_status view_balanced_to(struct der_ctx *ctx, const struct data_view *view,
+                                           int64_t least, uint64_t seed, uint32_t step,
+                                           struct data_view **out);
+
 /* Splits a view of whole classes into a part to train on and a held-out part: of a class with n
  * samples round(share * n) are held out, but at least one and at most n - 1. Which ones is a pure
  * function of (seed, class), whatever the order or the step; both parts keep the view's order.
@@ -57,6 +63,11 @@ NODISCARD enum der_status view_balanced(struct der_ctx *ctx, const struct data_v
 NODISCARD enum der_status view_holdout(struct der_ctx *ctx, const struct data_view *view,
                                        double share, uint64_t seed, struct data_view **kept,
                                        struct data_view **held);
+
+/* The same, but a label with fewer than `fewest` samples (at least 2) keeps them all, and none fails. */
+NODISCARD enum der_status view_holdout_from(struct der_ctx *ctx, const struct data_view *view,
+                                            double share, int64_t fewest, uint64_t seed,
+                                            struct data_view **kept, struct data_view **held);
 
 /* counts[l] = items with label l, for labels below n_labels; others are not counted. */
 void view_counts(const struct data_view *view, int64_t *counts, int n_labels);

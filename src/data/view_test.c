@@ -111,6 +111,71 @@ static void test_balanced_subset_has_the_rarest_count_of_every_class(void **stat
     view_free(view);
 }
 
+/* Rare labels repeat, evenly; labels that have enough are drawn from as ever. */
+static void test_a_rare_class_does_not_shrink_a_balanced_subset(void **state)
+{
+    struct fixture *f = *state;
+    struct data_view *view;
+    struct data_view *balanced;
+    struct data_view *plain;
+    int taken[N] = {0};
+    assert_ok(f->ctx, view_classes(f->ctx, &f->part, f->order, 0, 3, &view));
+    assert_ok(f->ctx, view_balanced_to(f->ctx, view, 8, 7, 2, &balanced));
+    int64_t counts[N_CLASSES];
+    int64_t have[N_CLASSES];
+    view_counts(balanced, counts, N_CLASSES);
+    view_counts(view, have, N_CLASSES);
+    assert_memory_equal(counts, ((int64_t[]){8, 8, 8, 0}), sizeof counts);
+    for (int64_t i = 0; i < balanced->n; i++)
+        taken[balanced->items[i].sample]++;
+    for (int64_t i = 0; i < view->n; i++) {
+        int times = taken[view->items[i].sample];
+        if (have[view->items[i].label] < 8)
+            assert_in_range(times, 1, 2);
+        else
+            assert_in_range(times, 0, 1);
+    }
+    /* A wish that all labels meet anyway changes nothing. */
+    view_free(balanced);
+    assert_ok(f->ctx, view_balanced_to(f->ctx, view, 5, 7, 2, &balanced));
+    assert_ok(f->ctx, view_balanced(f->ctx, view, 7, 2, &plain));
+    assert_equal_views(balanced, plain);
+    view_free(plain);
+    view_free(balanced);
+    view_free(view);
+}
+
+static void test_small_classes_can_be_spared_from_holding_out(void **state)
+{
+    struct fixture *f = *state;
+    struct data_view *view;
+    struct data_view *kept;
+    struct data_view *held;
+    int64_t have[N_CLASSES];
+    int64_t counts[N_CLASSES];
+    assert_ok(f->ctx, view_classes(f->ctx, &f->part, f->order, 0, N_CLASSES, &view));
+    view_counts(view, have, N_CLASSES);
+    assert_ok(f->ctx, view_holdout_from(f->ctx, view, 0.2, 6, 3, &kept, &held));
+    view_counts(held, counts, N_CLASSES);
+    int n_spared = 0;
+    for (int c = 0; c < N_CLASSES; c++) {
+        assert_int_equal(counts[c], have[c] < 6 ? 0 : (int64_t)(0.2 * (double)have[c] + 0.5));
+        n_spared += have[c] < 6;
+    }
+    assert_in_range(n_spared, 1, N_CLASSES - 1);
+    assert_int_equal(kept->n + held->n, view->n);
+    view_free(kept);
+    view_free(held);
+    /* One image alone is no failure here. */
+    view->n = 1;
+    assert_ok(f->ctx, view_holdout_from(f->ctx, view, 0.2, 2, 3, &kept, &held));
+    assert_int_equal(kept->n, 1);
+    assert_int_equal(held->n, 0);
+    view_free(kept);
+    view_free(held);
+    view_free(view);
+}
+
 static void test_balanced_subset_depends_on_seed_and_step(void **state)
 {
     struct fixture *f = *state;
@@ -284,6 +349,8 @@ int main(void)
         cmocka_unit_test(test_a_step_sees_its_classes_under_their_new_labels),
         cmocka_unit_test(test_union_is_one_after_the_other),
         cmocka_unit_test(test_balanced_subset_has_the_rarest_count_of_every_class),
+        cmocka_unit_test(test_a_rare_class_does_not_shrink_a_balanced_subset),
+        cmocka_unit_test(test_small_classes_can_be_spared_from_holding_out),
         cmocka_unit_test(test_balanced_subset_depends_on_seed_and_step),
         cmocka_unit_test(test_balanced_subset_of_nothing_is_nothing),
         cmocka_unit_test(test_balanced_subset_is_a_fair_draw),

@@ -16,12 +16,21 @@ static void on_progress(void *user, const struct train_progress *p)
         hooks->progress(hooks->user, p);
 }
 
+/* Writes a record down and tells the listener; `object` is freed. */
+static enum der_status write_record(struct experiment *x, cJSON *object)
+{
+    const struct experiment_listener *listener = x->options.listener;
+    if (object && listener)
+        listener->record(listener->user, object, x->learner);
+    return run_folder_record(x->folder, x->ctx, object);
+}
+
 static enum der_status on_epoch_done(void *user, const struct train_progress *p)
 {
     struct experiment *x = user;
     if (p->epoch + 1 == p->epochs && strstr(p->stage, "representation"))
         x->ms_per_iter = 1e3 * p->seconds / (double)p->iterations_run;
-    return run_folder_record(x->folder, x->ctx, record_epoch(x->step + 1, p, x->learner));
+    return write_record(x, record_epoch(x->step + 1, p, x->learner));
 }
 
 static bool is_cancelled(void *user)
@@ -165,7 +174,7 @@ static enum der_status run_step(struct experiment *x, int t, int n_new, struct s
     enum der_status status = count_confusion(x, t + 1, &confusion);
     record.confusion = confusion;
     if (status == DER_OK)
-        status = run_folder_record(x->folder, x->ctx, record_step(&record));
+        status = write_record(x, record_step(&record));
     mem_free(&x->ctx->mem, confusion);
     return status;
 }
@@ -194,7 +203,7 @@ static enum der_status end_step(struct experiment *x, struct experiment_summary 
     const struct experiment_hooks *hooks = &x->options.hooks;
     if (x->step == x->n_steps) {
         summarise(x, summary);
-        TRY(run_folder_record(x->folder, x->ctx, record_end(summary)));
+        TRY(write_record(x, record_end(summary)));
     }
     TRY(experiment_save_step(x));
     if (hooks->step)
@@ -275,6 +284,7 @@ static enum der_status read_record(struct experiment *x)
     o->backend = x->record.device;
     o->data = o->data ? o->data : x->record.data;
     o->class_list = o->class_list ? o->class_list : x->record.class_list;
+    o->init = o->init ? o->init : x->record.init;
     return DER_OK;
 }
 

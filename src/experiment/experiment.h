@@ -6,6 +6,7 @@
 #define EXPERIMENT_EXPERIMENT_H
 
 #include "config/config.h"
+#include "json/json.h"
 #include "method/learner.h"
 #include "metrics/incremental.h"
 
@@ -35,21 +36,41 @@ struct experiment_hooks {
     void *user;
 };
 
+/* How a run begins, for who looks on. */
+struct run_beginning {
+    const char *out; /* its folder; may be NULL */
+    int64_t
+        n_records; /* of metrics.jsonl that stay; those after them come now, perhaps once more */
+};
+
+/* Who looks on while a run goes. It hears of every record of metrics.jsonl, and may look at the learner for what
+ * is not in it. Once a run has begun, a listener cannot fail it. */
+struct experiment_listener {
+    NODISCARD enum der_status (*begin)(void *user, const struct run_beginning *run);
+    void (*record)(void *user, const cJSON *object, const struct learner *learner);
+    void (*end)(void *user); /* after each begin that succeeded, however the run ended */
+    void *user;
+};
+
 struct experiment_options {
     struct config config;
     const char *data; /* folder of a data set, or "synth:..."; resume: NULL is the run's own */
     const char *class_list; /* image folders: a file with the classes to use; may be NULL */
-    const char *out;        /* run folder to make; NULL: nothing is written */
-    bool resume;            /* go on with the run in `out`; where there is none yet, begin it */
-    bool stored_settings;   /* resume: a run that is there has its own; `config` is for a new one */
-    int save_every;         /* epochs from save to save within a step; 0: only after steps */
-    const char *backend;    /* resume: NULL is the run's own */
+    const char *
+        init; /* file of weights to begin with (struct learner_options); may be NULL; resume: NULL is
+                       * the run's own, and the file is needed only where a network is yet to begin */
+    const char *out;      /* run folder to make; NULL: nothing is written */
+    bool resume;          /* go on with the run in `out`; where there is none yet, begin it */
+    bool stored_settings; /* resume: a run that is there has its own; `config` is for a new one */
+    int save_every;       /* epochs from save to save within a step; 0: only after steps */
+    const char *backend;  /* resume: NULL is the run's own */
     struct backend_options backend_options;
     enum bad_images bad_images;
     int loader_threads;
     int max_steps;    /* stop after so many steps; 0: all */
     unsigned measure; /* bits of enum measure */
     struct experiment_hooks hooks;
+    const struct experiment_listener *listener; /* borrowed; may be NULL */
 };
 
 /* Numbers over all steps; NAN where they were not measured. */

@@ -25,6 +25,7 @@ struct experiment {
     struct state_file *from; /* where a resumed run stands; NULL: at the beginning */
     struct incremental *metrics;
     int n_steps;
+    uint64_t init_checksum;   /* of the file of weights, where there is one and it is needed */
     struct evaluation tested; /* the latest test; zero before the first */
     double *representation;   /* [n_steps, n_steps] A^i_j, where measured */
     double *reference;        /* [n_steps] Abar^i, where measured */
@@ -33,6 +34,7 @@ struct experiment {
     double ms_per_iter;       /* of the newest representation stage; NAN: it was not run here */
     int step;                 /* steps of the protocol that are finished */
     double start;             /* clock when it was opened */
+    bool is_heard;            /* the listener was told that the run begins */
 };
 
 /* experiment_open.c */

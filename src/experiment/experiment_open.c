@@ -6,7 +6,9 @@
 #include "config/config_json.h"
 #include "core/utf8.h"
 #include "data/defaults.h"
+#include "experiment/fingerprint.h"
 #include "experiment/records.h"
+#include "store/weights_file.h"
 
 #include <string.h>
 
@@ -95,7 +97,8 @@ static enum der_status open_learner(struct experiment *x)
                                       .test_split = x->test_split,
                                       .n_classes = x->set->n_classes,
                                       .bad_images = o->bad_images,
-                                      .loader_threads = o->loader_threads};
+                                      .loader_threads = o->loader_threads,
+                                      .init = o->init};
     if (o->out)
         learner.saver = (struct learner_saver){
             .every = o->save_every, .save = experiment_save_point, .user = x};
@@ -112,7 +115,13 @@ static enum der_status create_folder(struct experiment *x)
 {
     cJSON *settings;
     TRY(config_to_json(x->ctx, &x->options.config, &settings));
-    cJSON *config = record_config(&x->options, settings, x->set, x->order, x->ctx->threads);
+    struct record_start start = {.options = &x->options,
+                                 .settings = settings,
+                                 .set = x->set,
+                                 .order = x->order,
+                                 .init_checksum = x->init_checksum,
+                                 .threads = x->ctx->threads};
+    cJSON *config = record_config(&start);
     json_free(settings);
     if (!config)
         return ctx_nomem(x->ctx);
@@ -121,14 +130,46 @@ static enum der_status create_folder(struct experiment *x)
     return status;
 }
 
+/* Will a network begin from the file of weights, in this run or in what is left of it? */
+static bool needs_init(const struct experiment *x)
+{
+    const struct experiment_options *o = &x->options;
+    return o->init && (!x->from || o->config.method == METHOD_JOINT ||
+                       (o->measure & (unsigned)MEASURE_TRANSFER) != 0);
+}
+
+/* A file that does not fit, or is not what it was, is better met now than when it is loaded. */
+static enum der_status check_init(struct experiment *x)
+{
+    struct weights_options init = {.path = x->options.init};
+    if (!needs_init(x))
+        return DER_OK;
+    TRY(weights_check(x->ctx, &init, &x->learner->options.spec, NULL));
+    TRY(fingerprint_file(x->ctx, init.path, &x->init_checksum));
+    return x->record.root ? run_record_check_init(x->ctx, &x->record, init.path, x->init_checksum)
+                          : DER_OK;
+}
+
 static enum der_status open_folder(struct experiment *x)
 {
-    if (!x->options.out)
-        return DER_OK;
-    if (!x->record.root)
-        return create_folder(x);
+    if (!x->record.root) {
+        TRY(check_init(x));
+        return x->options.out ? create_folder(x) : DER_OK;
+    }
     TRY(run_folder_reopen(x->ctx, NULL, x->options.out, &x->folder, &x->from));
+    TRY(check_init(x));
     return x->from ? experiment_restore(x) : DER_OK;
+}
+
+static enum der_status begin_listening(struct experiment *x)
+{
+    const struct experiment_listener *listener = x->options.listener;
+    struct run_beginning run = {.out = x->options.out, .n_records = run_folder_records(x->folder)};
+    if (!listener)
+        return DER_OK;
+    TRY(listener->begin(listener->user, &run));
+    x->is_heard = true;
+    return DER_OK;
 }
 
 static enum der_status open_metrics(struct experiment *x)
@@ -157,11 +198,14 @@ enum der_status experiment_open(struct experiment *x)
     TRY(open_views(x));
     TRY(open_metrics(x));
     TRY(open_learner(x));
-    return open_folder(x);
+    TRY(open_folder(x));
+    return begin_listening(x);
 }
 
 void experiment_close(struct experiment *x)
 {
+    if (x->is_heard)
+        x->options.listener->end(x->options.listener->user);
     state_close(x->from);
     run_folder_close(x->folder);
     evaluation_fini(x->ctx, &x->tested);

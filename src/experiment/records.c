@@ -50,31 +50,47 @@ static cJSON *class_names(const struct dataset *set, const struct class_order *o
     return names;
 }
 
-cJSON *record_config(const struct experiment_options *options, const cJSON *settings,
-                     const struct dataset *set, const struct class_order *order, int threads)
+const char *record_checksum(uint64_t checksum, char text[CHECKSUM_TEXT])
 {
+    (void)snprintf(text, CHECKSUM_TEXT, "%016" PRIx64, checksum);
+    return text;
+}
+
+static void add_init(struct maker *m, const struct record_start *start)
+{
+    char checksum[CHECKSUM_TEXT];
+    if (!start->options->init)
+        return;
+    add_text(m, "init", start->options->init);
+    add_text(m, "init_checksum", record_checksum(start->init_checksum, checksum));
+}
+
+cJSON *record_config(const struct record_start *start)
+{
+    const struct experiment_options *options = start->options;
+    const struct dataset *set = start->set;
     struct maker m = maker_new();
     const struct der_build_info *build = der_build_info();
     char measures[MEASURES_TEXT];
-    char checksum[17];
-    (void)snprintf(checksum, sizeof checksum, "%016" PRIx64, fingerprint_dataset(set));
+    char checksum[CHECKSUM_TEXT];
     add_number(&m, "format", FORMAT_VERSION);
     add_text(&m, "der", build->version);
-    add_item(&m, "settings", cJSON_Duplicate(settings, true));
+    add_item(&m, "settings", cJSON_Duplicate(start->settings, true));
     add_text(&m, "data", options->data);
     add_text(&m, "data_kind", set->kind);
     if (options->class_list)
         add_text(&m, "class_list", options->class_list);
     add_number(&m, "train_images", (double)set->part[DATA_TRAIN].n);
     add_number(&m, "test_images", (double)set->part[DATA_TEST].n);
-    add_text(&m, "data_checksum", checksum);
+    add_text(&m, "data_checksum", record_checksum(fingerprint_dataset(set), checksum));
+    add_init(&m, start);
     add_text(&m, "bad_images", options->bad_images == BAD_IMAGES_SKIP ? "skip" : "stop");
-    add_item(&m, "class_order", int_array(order->class_of, order->n));
-    add_item(&m, "class_names", class_names(set, order));
+    add_item(&m, "class_order", int_array(start->order->class_of, start->order->n));
+    add_item(&m, "class_names", class_names(set, start->order));
     add_text(&m, "device", options->backend);
     add_text(&m, "precision", precision_name(options->backend_options.precision));
     add_bool(&m, "deterministic", options->backend_options.deterministic);
-    add_number(&m, "threads", threads);
+    add_number(&m, "threads", start->threads);
     add_text(&m, "onednn", build->dnnl);
     add_text(&m, "cuda_toolkit", build->cuda);
     add_number(&m, "max_steps", options->max_steps);

@@ -26,9 +26,22 @@ struct step_record {
     const struct latency_report *latency;
 };
 
+/* What a run is started with. */
+struct record_start {
+    const struct experiment_options *options;
+    const cJSON *settings;
+    const struct dataset *set;
+    const struct class_order *order;
+    uint64_t init_checksum; /* where the options have `init` */
+    int threads;
+};
+
+/* A fingerprint as a record has it. */
+enum { CHECKSUM_TEXT = 17 };
+const char *record_checksum(uint64_t checksum, char text[CHECKSUM_TEXT]);
+
 /* config.json; run_record.h reads it. NULL without message when memory is short. */
-cJSON *record_config(const struct experiment_options *options, const cJSON *settings,
-                     const struct dataset *set, const struct class_order *order, int threads);
+cJSON *record_config(const struct record_start *start);
 
 /* "f32"; "representation,transfer", "" for nothing. */
 enum { MEASURES_TEXT = 64 };

@@ -40,16 +40,16 @@ static enum der_status check_item(const struct reproduction *r, const struct rep
                         "%s holds a run with other settings (%s); choose another "
                         "folder for the results",
                         item->path, differences.text);
-    if (outcome->max_steps > 0)
-        return ctx_fail(r->ctx, DER_STATE,
-                        "%s holds a run that was to stop after %d steps; choose another "
-                        "folder for the results",
-                        item->path, outcome->max_steps);
     if (strcmp(outcome->precision, precision) != 0)
         return ctx_fail(r->ctx, DER_STATE,
                         "%s holds a run with precision %s, not %s; choose another "
                         "folder for the results",
                         item->path, outcome->precision, precision);
+    if (outcome->has_init)
+        return ctx_fail(r->ctx, DER_STATE,
+                        "%s holds a run that began with weights of others; choose another folder "
+                        "for the results",
+                        item->path);
     if (outcome->state == RUN_DONE && item->measure & MEASURE_TRANSFER && isnan(outcome->fwt))
         return ctx_fail(r->ctx, DER_STATE,
                         "%s holds a run whose transfer was not measured; choose "

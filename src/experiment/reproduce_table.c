@@ -1,5 +1,6 @@
 #include "experiment/reproduce_table.h"
 
+#include "core/decimal.h"
 #include "core/text.h"
 #include "experiment/run_files.h"
 #include "io/durable.h"
@@ -257,9 +258,10 @@ static void put_csv_row(const struct reproduction *r, int index, struct text *te
     text_put(text, ",%s,%d", row.run->preset, row.n_runs);
     for (int i = 0; i < N_CSV_COLUMNS; i++) {
         double value = *(const double *)(const void *)((const char *)&row + CSV_COLUMNS[i].offset);
-        text_put(text, ",");
+        char number[DECIMAL_TEXT_MAX] = "";
         if (!isnan(value))
-            text_put(text, "%.10g", value);
+            decimal_write(value, 10, number);
+        text_put(text, ",%s", number);
     }
     text_put(text, ",\"");
     put_changes(r, text, "");

@@ -18,6 +18,7 @@ struct fixture {
     struct scratch scratch;
     char out[SCRATCH_PATH_MAX];
     struct reproduce_options options;
+    const char *init; /* of runs that are written */
 };
 
 static int setup(void **state)
@@ -72,7 +73,8 @@ static void write_run(struct fixture *f, const struct reproduce_item *item, doub
                            .top1 = values,
                            .params = params,
                            .bwt = transfer,
-                           .fwt = 2 * transfer};
+                           .fwt = 2 * transfer,
+                           .init = f->init};
     assert_true(run.n_steps <= B0_STEPS);
     for (int i = 0; i < run.n_steps; i++)
         values[i] = top1;
@@ -330,6 +332,16 @@ static void test_a_run_with_other_settings_is_refused(void **state)
     refuse(f, "T8", DER_STATE, "precision f32, not bf16");
 }
 
+static void test_a_run_that_began_with_weights_of_others_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct reproduction *r = plan(f, "T8");
+    f->init = "resnet18.safetensors";
+    write_run(f, item_of(r, "DER, 2 steps", 1), 50.0, 10, NAN);
+    reproduction_free(r);
+    refuse(f, "T8", DER_STATE, "holds a run that began with weights of others");
+}
+
 static void test_rows_on_other_images_are_refused(void **state)
 {
     struct fixture *f = *state;
@@ -394,6 +406,7 @@ int main(void)
         TEST(test_the_csv_has_all_digits_and_marks_changes),
         TEST(test_transfer_has_a_table_of_its_own),
         TEST(test_a_run_with_other_settings_is_refused),
+        TEST(test_a_run_that_began_with_weights_of_others_is_refused),
         TEST(test_rows_on_other_images_are_refused),
         TEST(test_missing_runs_need_data),
         TEST(test_running_out_of_memory_leaves_nothing_behind),

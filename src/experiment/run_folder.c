@@ -1,7 +1,7 @@
 #include "experiment/run_folder.h"
 
 #include "core/file.h"
-#include "experiment/fingerprint.h"
+#include "core/fnv.h"
 #include "experiment/run_files.h"
 #include "io/appender.h"
 #include "io/durable.h"
@@ -44,7 +44,7 @@ struct run_folder {
     char *path;
     char *file[RUN_FILES]; /* paths */
     uint64_t run;          /* fingerprint of config.json */
-    struct folder_lock *lock;
+    struct lock *lock;
     struct appender *metrics;
     int64_t n_lines; /* of metrics.jsonl */
 };
@@ -80,7 +80,7 @@ void run_folder_close(struct run_folder *folder)
         return;
     struct mem *mem = &folder->ctx->mem;
     appender_close(folder->metrics);
-    folder_lock_release(folder->lock);
+    lock_release(folder->lock);
     for (int i = 0; i < RUN_FILES; i++)
         mem_free(mem, folder->file[i]);
     mem_free(mem, folder->path);
@@ -101,7 +101,7 @@ static enum der_status write_config(struct run_folder *folder, const cJSON *conf
         return run_folder_refuse(ctx, folder->path);
     TRY(json_print(ctx, config, true, &text));
     size_t length = strlen(text);
-    folder->run = fingerprint_bytes(FINGERPRINT_START, text, length);
+    folder->run = fnv_bytes(FNV_START, text, length);
     enum der_status status =
         durable_write_file(ctx, folder->io, folder->file[FILE_CONFIG], text, length);
     mem_free(&ctx->mem, text);
@@ -145,7 +145,7 @@ static enum der_status open_metrics(struct run_folder *folder, int64_t n_lines)
 static enum der_status create(struct run_folder *folder, const cJSON *config)
 {
     TRY(durable_mkdir(folder->ctx, folder->io, folder->path));
-    TRY(folder_lock_take(folder->ctx, folder->path, &folder->lock));
+    TRY(lock_take_folder(folder->ctx, folder->path, &folder->lock));
     TRY(durable_sweep(folder->ctx, folder->path));
     TRY(write_config(folder, config));
     return open_metrics(folder, 0);
@@ -203,7 +203,7 @@ static enum der_status read_fingerprint(struct run_folder *folder)
         file_read(&ctx->mem, NULL, folder->file[FILE_CONFIG], JSON_MAX_BYTES, &bytes, &fault);
     if (status != DER_OK)
         return ctx_fail(ctx, status, "%s", fault.text);
-    folder->run = fingerprint_bytes(FINGERPRINT_START, bytes.data, bytes.size);
+    folder->run = fnv_bytes(FNV_START, bytes.data, bytes.size);
     file_bytes_free(&ctx->mem, &bytes);
     return DER_OK;
 }
@@ -231,13 +231,7 @@ static enum der_status move(struct run_folder *folder, enum run_file from, enum 
 
 static enum der_status sync_names(struct run_folder *folder)
 {
-    int fd;
-    TRY(io_open_folder_of(folder->ctx, folder->io, folder->file[FILE_STATE], &fd));
-    int result = io_fsync_folder(folder->io, fd);
-    int error = errno;
-    (void)io_close(folder->io, fd);
-    return result == 0 ? DER_OK
-                       : io_fail(folder->ctx, "cannot sync the folder", folder->path, error);
+    return durable_sync_names(folder->ctx, folder->io, folder->file[FILE_STATE]);
 }
 
 /* A file that waits for its place gets it when it belongs to the state, and goes otherwise. */
@@ -262,7 +256,7 @@ static enum der_status settle_one(struct run_folder *folder, enum run_file next,
 
 static enum der_status reopen(struct run_folder *folder, struct state_file **state)
 {
-    TRY(folder_lock_take(folder->ctx, folder->path, &folder->lock));
+    TRY(lock_take_folder(folder->ctx, folder->path, &folder->lock));
     TRY(durable_sweep(folder->ctx, folder->path));
     TRY(read_fingerprint(folder));
     TRY(open_state(folder, state));
@@ -304,6 +298,11 @@ enum der_status run_folder_record(struct run_folder *folder, struct der_ctx *ctx
         folder->n_lines++;
     mem_free(&ctx->mem, line);
     return status;
+}
+
+int64_t run_folder_records(const struct run_folder *folder)
+{
+    return folder ? folder->n_lines : 0;
 }
 
 enum der_status run_folder_save(struct run_folder *folder, struct run_state *state)

@@ -50,6 +50,9 @@ void run_folder_close(struct run_folder *folder);
 NODISCARD enum der_status run_folder_record(struct run_folder *folder, struct der_ctx *ctx,
                                             cJSON *object);
 
+/* Records in metrics.jsonl; 0 for a folder of NULL. */
+int64_t run_folder_records(const struct run_folder *folder);
+
 /* Saves a state within a step, all lines of metrics.jsonl before it; `run` and `metrics_lines` are filled in
  * here. */
 NODISCARD enum der_status run_folder_save(struct run_folder *folder, struct run_state *state);

@@ -37,6 +37,7 @@ static enum der_status read_config(struct der_ctx *ctx, const char *source, cons
                                    struct run_outcome *out)
 {
     int64_t format = 0;
+    int64_t max_steps = 0;
     const cJSON *settings;
     const cJSON *order;
     TRY(json_get_int(ctx, source, root, "format", 0, MAX_COUNT, &format));
@@ -47,11 +48,10 @@ static enum der_status read_config(struct der_ctx *ctx, const char *source, cons
     TRY(config_from_json(ctx, source, settings, &out->config));
     TRY(copy_text(ctx, source, root, "data_kind", out->data_kind));
     TRY(copy_text(ctx, source, root, "precision", out->precision));
+    out->has_init = cJSON_HasObjectItem(root, "init");
     TRY(json_get_int(ctx, source, root, "train_images", 0, MAX_COUNT, &out->train_images));
     TRY(json_get_int(ctx, source, root, "test_images", 0, MAX_COUNT, &out->test_images));
-    int64_t max_steps = 0;
-    if (cJSON_HasObjectItem(root, "max_steps"))
-        TRY(json_get_int(ctx, source, root, "max_steps", 0, MAX_COUNT, &max_steps));
+    TRY(json_get_int(ctx, source, root, "max_steps", 0, MAX_COUNT, &max_steps));
     out->max_steps = (int)max_steps;
     TRY(json_get_array(ctx, source, root, "class_order", &order));
     out->n_classes = cJSON_GetArraySize(order);
@@ -104,28 +104,39 @@ static enum der_status may(struct der_ctx *ctx, const char *source, const cJSON 
     return get(ctx, source, object, key, true, low, PERCENT, out);
 }
 
-int run_steps(const struct run_outcome *run)
+bool run_records_last_alone(const struct run_outcome *run)
 {
-    int n = config_steps(&run->config, run->n_classes);
-    return run->max_steps > 0 && run->max_steps < n ? run->max_steps : n;
+    return run->config.method == METHOD_JOINT && run->config.joint_last;
 }
 
-/* How many steps of the run are recorded when all is done: joint training may leave out all but the
- * last. *n_steps is the number of that one. */
-static int recorded_steps(const struct run_outcome *run, int *n_steps)
+/* Where it was to end before its protocol does. */
+static bool is_cut(const struct run_outcome *run)
 {
-    *n_steps = run_steps(run);
-    return run->config.method == METHOD_JOINT && run->config.joint_last ? 1 : *n_steps;
+    return run->max_steps > 0 && run->max_steps < config_steps(&run->config, run->n_classes);
+}
+
+int run_steps(const struct run_outcome *run)
+{
+    return is_cut(run) ? run->max_steps : config_steps(&run->config, run->n_classes);
+}
+
+/* How many steps are recorded when all is done. */
+static int recorded_steps(const struct run_outcome *run)
+{
+    return run_records_last_alone(run) ? 1 : run_steps(run);
+}
+
+int run_step_number(const struct run_outcome *run, int index)
+{
+    return run_records_last_alone(run) ? run_steps(run) : index + 1;
 }
 
 static enum der_status read_step(struct der_ctx *ctx, const char *source, const cJSON *object,
                                  struct run_outcome *run)
 {
-    int n_steps;
-    int n_recorded = recorded_steps(run, &n_steps);
-    int next = n_recorded == n_steps ? run->n_steps + 1 : n_steps;
+    int next = run_step_number(run, run->n_steps);
     int64_t step = 0;
-    if (run->n_steps == n_recorded || run->n_steps == LEARNER_MAX_STEPS)
+    if (run->n_steps == recorded_steps(run) || run->n_steps == LEARNER_MAX_STEPS)
         return ctx_fail(ctx, DER_FORMAT, "%s: a step after the last one", source);
     TRY(json_get_int(ctx, source, object, "step", 0, MAX_COUNT, &step));
     if (step != next)
@@ -174,8 +185,8 @@ static enum der_status check_end(struct der_ctx *ctx, const char *source,
 static enum der_status read_end(struct der_ctx *ctx, const char *source, const cJSON *object,
                                 struct run_outcome *run)
 {
-    int n_steps;
-    int n_recorded = recorded_steps(run, &n_steps);
+    int n_steps = run_steps(run);
+    int n_recorded = recorded_steps(run);
     int64_t steps = 0;
     TRY(json_get_int(ctx, source, object, "steps", 0, MAX_COUNT, &steps));
     if (run->n_steps != n_recorded)
@@ -192,7 +203,9 @@ static enum der_status read_end(struct der_ctx *ctx, const char *source, const c
     TRY(may(ctx, source, object, "fwt", -PERCENT, &run->fwt));
     TRY(may(ctx, source, object, "classifier_bound", 0.0, &run->bound));
     TRY(check_end(ctx, source, run));
-    run->state = RUN_DONE;
+    run->has_ended = true;
+    if (!is_cut(run))
+        run->state = RUN_DONE;
     return DER_OK;
 }
 
@@ -206,7 +219,7 @@ static enum der_status read_event(void *user, const char *source, const cJSON *o
 {
     const struct reading *r = user;
     const char *event;
-    if (r->run->state == RUN_DONE)
+    if (r->run->has_ended)
         return ctx_fail(r->ctx, DER_FORMAT, "%s: something follows the end of the run", source);
     TRY(json_get_text(r->ctx, source, object, "event", &event));
     if (strcmp(event, "step") == 0)
@@ -222,6 +235,7 @@ enum der_status run_read_metrics(struct der_ctx *ctx, const char *source, const 
     struct reading reading = {.ctx = ctx, .run = out};
     out->state = RUN_PARTIAL;
     out->n_steps = 0;
+    out->has_ended = false;
     out->avg_top1 = out->last_top1 = out->avg_top5 = out->last_top5 = out->avg_params = NAN;
     out->bwt = out->fwt = out->bound = NAN;
     return json_lines(ctx, source, text, length, read_event, &reading);

@@ -13,7 +13,7 @@
 
 enum run_progress {
     RUN_ABSENT,  /* there is no folder, or nothing in it yet */
-    RUN_PARTIAL, /* begun */
+    RUN_PARTIAL, /* begun, and not at the end of its protocol */
     RUN_DONE     /* all steps, and the record of the end */
 };
 
@@ -26,15 +26,17 @@ struct run_outcome {
     char data_kind[CONFIG_NAME];       /* "cifar100", "synth" ... */
     int64_t train_images, test_images; /* of the whole set */
     int n_classes;
-    int max_steps;               /* it was to stop after so many; 0: none */
     char precision[CONFIG_NAME]; /* "f32" ... */
+    int max_steps;               /* it was to end after so many steps; 0: with the protocol */
+    bool has_init;               /* it began with weights of others */
 
     /* metrics.jsonl: the steps so far, in their order. */
     int n_steps;
     double top1[LEARNER_MAX_STEPS], top5[LEARNER_MAX_STEPS]; /* per cent */
     double params[LEARNER_MAX_STEPS];                        /* of the extractors */
 
-    /* The end, of a run that is done. */
+    /* The end, of a run that is done or that ended after max_steps; the latter stays RUN_PARTIAL. */
+    bool has_ended;
     double avg_top1, last_top1, avg_top5, last_top5; /* per cent */
     double avg_params;
     double bwt, fwt, bound; /* per cent */
@@ -53,5 +55,11 @@ NODISCARD enum der_status run_read_config(struct der_ctx *ctx, const char *sourc
 NODISCARD enum der_status run_read_metrics(struct der_ctx *ctx, const char *source,
                                            const char *text, size_t length,
                                            struct run_outcome *out);
+
+/* Does it record its last step alone, as joint training may? */
+bool run_records_last_alone(const struct run_outcome *run);
+
+/* The number, from 1, of a recorded step (from 0). */
+int run_step_number(const struct run_outcome *run, int index);
 
 #endif

@@ -116,16 +116,23 @@ static void test_joint_training_at_the_end_has_one_step(void **state)
     assert_true(outcome.avg_top1 == ACCURACY[0]);
 }
 
-static void test_a_run_that_was_to_stop_early_is_done_then(void **state)
+/* What --max-steps cut short has an end and all its numbers, but is no whole protocol. */
+static void test_a_run_that_was_to_end_early_is_partial_and_has_ended(void **state)
 {
     struct fixture *f = *state;
-    struct run_outcome out;
-    f->run.n_steps = f->run.max_steps = 2;
-    made_run_write(f->ctx, &f->scratch, "short", &f->run);
-    assert_ok(f->ctx, run_read(f->ctx, scratch_path(&f->scratch, "short"), &out));
-    assert_int_equal(out.state, RUN_DONE);
-    assert_int_equal(out.n_steps, 2);
-    assert_int_equal(run_steps(&out), 2);
+    struct run_outcome outcome;
+    f->run.max_steps = f->run.n_steps = STEPS - 1;
+    made_run_write(f->ctx, &f->scratch, "run", &f->run);
+    assert_ok(f->ctx, read_run(f, &outcome));
+    assert_int_equal(outcome.state, RUN_PARTIAL);
+    assert_true(outcome.has_ended);
+    assert_int_equal(outcome.n_steps, STEPS - 1);
+    assert_int_equal(run_steps(&outcome), STEPS - 1);
+    assert_true(outcome.last_top1 == 40.0);
+    f->run.max_steps = STEPS; /* then an end after two steps is none */
+    made_run_write(f->ctx, &f->scratch, "run", &f->run);
+    assert_int_equal(read_run(f, &outcome), DER_FORMAT);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "ends with 2 steps, its protocol has 3"));
 }
 
 /* However a process was killed: lines that are whole count, the rest does not. */
@@ -240,6 +247,7 @@ static void test_damaged_configurations_are_refused(void **state)
         {"\"settings\":", "\"setting\":", "'settings' is missing"},
         {"\"memory\":\t20", "\"memory\":\t2000", "memory=2000, but the protocol"},
         {"\"lambda_a\":", "\"lambda_b\":", "lambda_b"},
+        {"\"max_steps\":\t0", "\"max_steps\":\t-1", "'max_steps'"},
         {"\"precision\":\t\"f32\"", "\"precision\":\t32", "'precision' must be a text"},
         {"\"synth\"", "\"synthsynthsynthsynthsynthsynthsynthsynthsynthsynthsynthsynthsynth\"",
          "'data_kind' is longer than"},
@@ -284,7 +292,7 @@ int main(void)
         TEST(test_something_else_in_its_place_is_refused),
         TEST(test_a_finished_run_gives_its_numbers),
         TEST(test_joint_training_at_the_end_has_one_step),
-        TEST(test_a_run_that_was_to_stop_early_is_done_then),
+        TEST(test_a_run_that_was_to_end_early_is_partial_and_has_ended),
         TEST(test_every_truncation_is_a_run_that_was_begun),
         TEST(test_a_run_without_metrics_was_begun),
         TEST(test_damaged_metrics_are_refused_with_line_and_fault),

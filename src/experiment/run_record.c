@@ -7,7 +7,6 @@
 
 #include <der/version.h>
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,7 +42,10 @@ static enum der_status get_texts(struct der_ctx *ctx, const char *path, const cJ
         TRY(json_get_text(ctx, path, root, texts[i].key, texts[i].text));
     if (cJSON_HasObjectItem(root, "class_list"))
         TRY(json_get_text(ctx, path, root, "class_list", &record->class_list));
-    return DER_OK;
+    if (!cJSON_HasObjectItem(root, "init"))
+        return DER_OK;
+    TRY(json_get_text(ctx, path, root, "init", &record->init));
+    return json_get_text(ctx, path, root, "init_checksum", &record->init_checksum);
 }
 
 static enum der_status get_all(struct der_ctx *ctx, const char *path, struct run_record *record)
@@ -148,6 +150,9 @@ enum der_status run_record_check(struct der_ctx *ctx, const struct run_record *r
     /* oneDNN's sums depend on it, so the rest of the run would not be what it was to be. */
     TRY(check_int(ctx, out, "threads", record->threads, ctx->threads));
     TRY(check_int(ctx, out, "max-steps", record->max_steps, options->max_steps));
+    if (options->init && !record->init)
+        return ctx_fail(ctx, DER_ARG, "%s was started without the weights of %s", out,
+                        options->init);
     TRY(check_text(ctx, out, "bad-images", record->bad_images,
                    options->bad_images == BAD_IMAGES_SKIP ? "skip" : "stop"));
     return check_text(ctx, out, "measure", record->measure,
@@ -172,8 +177,8 @@ static bool is_same_order(const struct run_record *record, const struct class_or
 enum der_status run_record_check_data(struct der_ctx *ctx, const struct run_record *record,
                                       const struct dataset *set, const struct class_order *order)
 {
-    char checksum[17];
-    (void)snprintf(checksum, sizeof checksum, "%016" PRIx64, fingerprint_dataset(set));
+    char checksum[CHECKSUM_TEXT];
+    (void)record_checksum(fingerprint_dataset(set), checksum);
     if (strcmp(checksum, record->data_checksum) != 0)
         return ctx_fail(ctx, DER_ARG,
                         "%s is not the data set that the run was started with (%s): its checksum "
@@ -184,6 +189,18 @@ enum der_status run_record_check_data(struct der_ctx *ctx, const struct run_reco
                         "order=%s gives another order of the classes than when the run was started",
                         record->config.order);
     return DER_OK;
+}
+
+enum der_status run_record_check_init(struct der_ctx *ctx, const struct run_record *record,
+                                      const char *path, uint64_t checksum)
+{
+    char text[CHECKSUM_TEXT];
+    if (strcmp(record_checksum(checksum, text), record->init_checksum) == 0)
+        return DER_OK;
+    return ctx_fail(ctx, DER_ARG,
+                    "%s is not the file of weights that the run was started with (%s): its "
+                    "checksum is %s, not %s",
+                    path, record->init, text, record->init_checksum);
 }
 
 static void compare_version(struct der_ctx *ctx, const char *folder, const char *what,

@@ -12,6 +12,7 @@ struct run_record {
     struct config config;          /* the settings */
     const char *data, *class_list; /* class_list may be NULL */
     const char *data_checksum;
+    const char *init, *init_checksum; /* NULL where the run began at random */
     const char *device, *precision, *bad_images, *measure;
     bool deterministic;
     int threads, max_steps;
@@ -32,6 +33,11 @@ NODISCARD enum der_status run_record_check_data(struct der_ctx *ctx,
                                                 const struct run_record *record,
                                                 const struct dataset *set,
                                                 const struct class_order *order);
+
+/* Is it the file of weights that the run was started with, wherever it lies now? */
+NODISCARD enum der_status run_record_check_init(struct der_ctx *ctx,
+                                                const struct run_record *record, const char *path,
+                                                uint64_t checksum);
 
 /* Tells the log of versions that differ: results may then differ in their last bits. */
 void run_record_compare_versions(struct der_ctx *ctx, const struct run_record *record,

@@ -51,8 +51,9 @@ struct backend_options {
 struct program_stats {
     int n_reorders_activation; /* layout changes of images inside the program */
     int n_reorders_weights;    /* layout changes of weights per refresh */
-    size_t temp_bytes;         /* planned memory of temporaries and scratch */
-    size_t derived_bytes;      /* copies derived from parameters */
+    int n_primitives;     /* cpu: what oneDNN had to make kernels for, layout changes included */
+    size_t temp_bytes;    /* planned memory of temporaries and scratch */
+    size_t derived_bytes; /* copies derived from parameters */
 };
 
 /* First member of every back end's own struct. Owns nothing of the graph after compiling. */
@@ -79,6 +80,9 @@ struct sequence {
 
 struct backend_ops {
     const char *name;
+    /* Memory of its own, and work that goes on after run() has returned: data are best held there, and results
+     * looked at seldom. */
+    bool is_device;
     /* Whether this machine has what it needs (a GPU and its driver); NULL: every machine has. */
     bool (*is_usable)(void);
 

@@ -163,6 +163,8 @@ bool node_overwrites_input(const struct node *node, int position)
         return position == 1;
     case OP_SGD: /* lr, then p g v, p g v, ... */
         return position > 0 && (position - 1) % 3 != 1;
+    case OP_TALLY: /* clock, then src table, src table, ... */
+        return position % 2 == 0;
     default:
         return false;
     }

@@ -52,6 +52,7 @@ struct graph {
     int n_values, value_capacity;
     struct node *nodes; /* [n_nodes], in execution order */
     int n_nodes, node_capacity;
+    bool runs_seldom; /* a hint, set by the caller: better compiled fast than made to run fast */
 };
 
 NODISCARD enum der_status graph_new(struct der_ctx *ctx, struct graph **out);
@@ -135,6 +136,29 @@ NODISCARD enum der_status graph_mask_gate(struct graph *g, int s, const int *e, 
 NODISCARD enum der_status graph_mask_sparsity(struct graph *g, int weight, const int *m, int n,
                                               const struct sparsity_layer *layers, int n_layers,
                                               int *loss);
+
+/* ---- feeding and keeping (FEED, TALLY) -------------------------------------------------------- */
+
+struct feed_inputs {
+    int pixels, levels, order, clock;
+    int table; /* lines of numbers, one an iteration, or NO_VALUE */
+    int64_t table_width;
+};
+
+struct feed_outputs {
+    int image, labels, now; /* external, to be bound; now is NO_VALUE without a table */
+};
+NODISCARD enum der_status graph_feed(struct graph *g, const struct feed_inputs *in,
+                                     const struct feed_attr *attr, struct feed_outputs *out);
+
+struct tally_item {
+    int src, table; /* vectors of one type */
+    bool by_row;    /* src has a line for every row of the batch, else one for the iteration */
+};
+
+enum { TALLY_MAX = 4 };
+NODISCARD enum der_status graph_tally(struct graph *g, int clock, const struct tally_item *items,
+                                      int n, int rows);
 
 /* ---- gradients and updates ------------------------------------------------------------------ */
 

@@ -349,6 +349,72 @@ static void test_masks_share_one_gate_and_one_gradient(void **state)
     assert_int_equal(count_op(g, OP_SCALE_CHANNEL), 0);
 }
 
+static int ints(struct graph *g, const char *name, int64_t n)
+{
+    int value;
+    OK(graph_input(g, name, DTYPE_I32, shape_1d(n), &value));
+    return value;
+}
+
+static void test_feeding_wants_what_fits_together(void **state)
+{
+    const struct fixture *f = *state;
+    struct graph *g = f->g;
+    const struct feed_attr attr = {.batch = 4,
+                                   .channels = 3,
+                                   .height = 8,
+                                   .width = 8,
+                                   .out_height = 8,
+                                   .out_width = 8,
+                                   .pad = 2,
+                                   .low = 0.5,
+                                   .high = 1.5};
+    const struct feed_inputs good = {.pixels = ints(g, "pixels", 48),
+                                     .levels = input(g, "levels", shape_1d(3 * FEED_LEVELS)),
+                                     .order = ints(g, "order", 10),
+                                     .clock = ints(g, "clock", CLOCK_WORDS),
+                                     .table = input(g, "table", shape_1d(24)),
+                                     .table_width = 8};
+    struct feed_outputs out;
+    OK(graph_feed(g, &good, &attr, &out));
+    assert_int_equal(shape_count(g->values[out.image].shape), 4 * 3 * 8 * 8);
+    assert_int_equal(shape_count(g->values[out.now].shape), 8);
+
+    struct feed_inputs bad[6];
+    for (int i = 0; i < 6; i++)
+        bad[i] = good;
+    bad[0].pixels = ints(g, "few", 47);
+    bad[1].levels = input(g, "levels", shape_1d(FEED_LEVELS));
+    bad[2].order = ints(g, "odd", 9);
+    bad[3].clock = ints(g, "clock", 3);
+    bad[4].table_width = 7;
+    bad[5].pixels = good.levels;
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(graph_feed(g, &bad[i], &attr, &out), DER_SHAPE);
+    struct feed_attr large = attr;
+    large.out_height = 13;
+    assert_int_equal(graph_feed(g, &good, &large, &out), DER_SHAPE);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "feed of 'pixels' [48]"));
+}
+
+static void test_keeping_wants_what_fits_together(void **state)
+{
+    const struct fixture *f = *state;
+    struct graph *g = f->g;
+    const int clock = ints(g, "clock", CLOCK_WORDS);
+    const struct tally_item good = {
+        .src = ints(g, "rank", 12), .table = ints(g, "ranks", 40), .by_row = true};
+    struct tally_item mixed = good;
+    mixed.table = input(g, "losses", shape_1d(40));
+    OK(graph_tally(g, clock, &good, 1, 4));
+    const struct node *node = &g->nodes[g->n_nodes - 1];
+    assert_true(node_overwrites_input(node, 0) && !node_overwrites_input(node, 1) &&
+                node_overwrites_input(node, 2));
+    assert_int_equal(graph_tally(g, clock, &good, 1, 5), DER_SHAPE);
+    assert_int_equal(graph_tally(g, clock, &mixed, 1, 4), DER_SHAPE);
+    assert_int_equal(graph_tally(g, good.src, &good, 1, 4), DER_SHAPE);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -367,6 +433,8 @@ int main(void)
         TEST(test_unreached_parameters_are_an_error),
         TEST(test_sgd_needs_gradients),
         TEST(test_masks_share_one_gate_and_one_gradient),
+        TEST(test_feeding_wants_what_fits_together),
+        TEST(test_keeping_wants_what_fits_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

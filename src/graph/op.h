@@ -94,9 +94,25 @@
  * Update
  *   SGD                lr[1], (p!, g, v!)...
  *       v = momentum v + (g + decay p), rounded to float;  p = clamp(p - lr gain v, low, high).
+ *
+ * Iterations that follow each other without the caller: data that the back end holds, counted by a clock
+ * (i32[CLOCK_WORDS], see graph/feed_math.h). All operands are vectors; they have no gradient.
+ *   FEED               pixels i32[...], levels[c * 256], order i32[2 m], table?[r k], clock
+ *                                       -> image[batch c oh ow], labels i32[batch], now?[k]
+ *       pixels: the bytes of images [c, h, w] one behind the other, four to a word. Row i of the batch is
+ *       item clock.row + i of the order, the last one past its end: a sample and its label. Its image is
+ *       cut, flipped and brightened as (seed, epoch, sample) draw, and every byte becomes the number that
+ *       levels [c, 256] has for it: exactly what data/augment.h gives. now = row clock.iteration of the
+ *       table, the last one past its end.
+ *   TALLY              clock!, (src, table!)...
+ *       Keeps numbers of an iteration: src k, of any type, is copied behind what earlier iterations put
+ *       into table k, at clock.row or, where by_row has no bit k, clock.iteration times its width;
+ *       numbers past the end of a table are dropped. Then clock.row += rows, clock.iteration += 1.
  */
 #ifndef GRAPH_OP_H
 #define GRAPH_OP_H
+
+#include "graph/feed_math.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -138,7 +154,9 @@
     X(OP_MASK_GATE, "mask_gate")                                                                   \
     X(OP_MASK_GATE_GRAD, "mask_gate_grad")                                                         \
     X(OP_MASK_SPARSITY, "mask_sparsity")                                                           \
-    X(OP_SGD, "sgd")
+    X(OP_SGD, "sgd")                                                                               \
+    X(OP_FEED, "feed")                                                                             \
+    X(OP_TALLY, "tally")
 
 enum op {
 #define OP_ENUM(constant, name) constant,
@@ -180,6 +198,10 @@ enum { LOSS_LOGITS, LOSS_LABELS, LOSS_WEIGHT }; /* SOFTMAX_XENT, MARGIN_LOSS, RA
 enum { PAIR_LOSS_LOGITS, PAIR_LOSS_TEACHER, PAIR_LOSS_WEIGHT }; /* DISTILL, COSINE_LOSS */
 enum { BCE_LOGITS, BCE_LABELS, BCE_TEACHER, BCE_WEIGHT };
 enum { LOSS_VALUE, LOSS_D_LOGITS }; /* outputs of every loss */
+
+enum { FEED_PIXELS, FEED_TABLE_LEVELS, FEED_ORDER, FEED_TABLE, FEED_CLOCK, FEED_N_IN };
+enum { FEED_IMAGE, FEED_LABELS, FEED_NOW, FEED_N_OUT };
+enum { TALLY_CLOCK, TALLY_FIRST }; /* then src, table, src, table, ... */
 
 enum mask_gradient { MASK_GRADIENT_EXACT, MASK_GRADIENT_HAT };
 
@@ -240,6 +262,11 @@ struct sgd_attr {
     float low, high; /* clamp of p; -INFINITY and INFINITY for weights */
 };
 
+struct tally_attr {
+    int rows;        /* of the batch */
+    unsigned by_row; /* bit k: src k has `rows` lines, else one for the iteration */
+};
+
 /* What distinguishes one use of an op from another. */
 union op_attr {
     struct conv_attr conv;
@@ -250,6 +277,8 @@ union op_attr {
     struct mask_attr mask;
     struct sparsity_attr sparsity;
     struct sgd_attr sgd;
+    struct feed_attr feed;
+    struct tally_attr tally;
     float eps; /* L2NORM */
 };
 

@@ -118,10 +118,15 @@ enum der_status appender_line(struct appender *appender, const char *line)
         return ctx_nomem(appender->ctx);
     memcpy(appender->line, line, size - 1);
     appender->line[size - 1] = '\n';
-    if (io_write_all(appender->io, appender->fd, appender->line, size) != 0) {
+    return appender_bytes(appender, appender->line, size);
+}
+
+enum der_status appender_bytes(struct appender *appender, const void *data, size_t size)
+{
+    if (io_write_all(appender->io, appender->fd, data, size) != 0) {
         int error = errno;
-        /* Half a line would be worse than none. If even that fails, the length in the state, which
-         * does not count this line, has the rest cut off. */
+        /* Half of it would be worse than nothing. If even that fails, the length in the state, which
+         * does not count it, has the rest cut off. */
         (void)io_ftruncate(appender->io, appender->fd, (off_t)appender->length);
         return io_fail(appender->ctx, "cannot write", appender->path, error);
     }

@@ -21,6 +21,9 @@ NODISCARD enum der_status appender_open(struct der_ctx *ctx, const struct io_cal
 /* Adds a line. `line` holds no newline. */
 NODISCARD enum der_status appender_line(struct appender *appender, const char *line);
 
+/* Adds a record of another kind, whole or not at all likewise. */
+NODISCARD enum der_status appender_bytes(struct appender *appender, const void *data, size_t size);
+
 /* Returns when all lines have reached the disk. */
 NODISCARD enum der_status appender_sync(struct appender *appender);
 

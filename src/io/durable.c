@@ -195,19 +195,21 @@ static bool skip_char(const char *name, size_t *end, char wanted)
     return true;
 }
 
-/* Is it ".NAME.PID-NUMBER.tmp"? */
-static bool is_temporary(const char *name)
+/* Is it ".NAME.PID-NUMBER.tmp", of this NAME or, when that is NULL, of any? */
+static bool is_temporary(const char *name, const char *of)
 {
     size_t length = strlen(name);
     size_t tail = strlen(TEMPORARY_END);
     if (name[0] != '.' || length < tail || strcmp(name + length - tail, TEMPORARY_END) != 0)
         return false;
     size_t end = length - tail;
-    return skip_digits(name, &end) && skip_char(name, &end, '-') && skip_digits(name, &end) &&
-           skip_char(name, &end, '.') && end > 1;
+    if (!skip_digits(name, &end) || !skip_char(name, &end, '-') || !skip_digits(name, &end) ||
+        !skip_char(name, &end, '.'))
+        return false;
+    return of ? end == strlen(of) + 1 && strncmp(name + 1, of, end - 1) == 0 : end > 1;
 }
 
-static enum der_status sweep(struct der_ctx *ctx, const char *folder, DIR *dir)
+static enum der_status sweep(struct der_ctx *ctx, const char *folder, DIR *dir, const char *of)
 {
     for (;;) {
         errno = 0; /* the only way to tell the end from an error */
@@ -215,7 +217,7 @@ static enum der_status sweep(struct der_ctx *ctx, const char *folder, DIR *dir)
         if (!entry)
             return errno != 0 ? io_fail(ctx, "cannot list folder", folder, errno) : DER_OK;
         struct stat info;
-        if (!is_temporary(entry->d_name) ||
+        if (!is_temporary(entry->d_name, of) ||
             fstatat(dirfd(dir), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
             !S_ISREG(info.st_mode))
             continue;
@@ -226,12 +228,42 @@ static enum der_status sweep(struct der_ctx *ctx, const char *folder, DIR *dir)
     }
 }
 
-enum der_status durable_sweep(struct der_ctx *ctx, const char *folder)
+static enum der_status sweep_folder(struct der_ctx *ctx, const char *folder, const char *of)
 {
     DIR *dir = opendir(folder);
     if (!dir)
         return io_fail(ctx, "cannot list folder", folder, errno);
-    enum der_status status = sweep(ctx, folder, dir);
+    enum der_status status = sweep(ctx, folder, dir, of);
     (void)closedir(dir);
     return status;
+}
+
+enum der_status durable_sweep(struct der_ctx *ctx, const char *folder)
+{
+    return sweep_folder(ctx, folder, NULL);
+}
+
+enum der_status durable_sweep_file(struct der_ctx *ctx, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return sweep_folder(ctx, ".", path);
+    char *folder = mem_strdup(&ctx->mem, path);
+    if (!folder)
+        return ctx_nomem(ctx);
+    folder[slash - path + 1] = '\0'; /* with its slash, so that the root stays one */
+    enum der_status status = sweep_folder(ctx, folder, slash + 1);
+    mem_free(&ctx->mem, folder);
+    return status;
+}
+
+enum der_status durable_sync_names(struct der_ctx *ctx, const struct io_calls *io, const char *path)
+{
+    int fd;
+    io = io ? io : io_calls_plain();
+    TRY(io_open_folder_of(ctx, io, path, &fd));
+    int result = io_fsync_folder(io, fd);
+    int error = errno;
+    (void)io_close(io, fd);
+    return result == 0 ? DER_OK : io_fail(ctx, "cannot sync the folder of", path, error);
 }

@@ -43,4 +43,11 @@ NODISCARD enum der_status durable_mkdir(struct der_ctx *ctx, const struct io_cal
  * holds the folder's lock: a file that is being written there would go as well. */
 NODISCARD enum der_status durable_sweep(struct der_ctx *ctx, const char *folder);
 
+/* Removes those of one file, whose lock the caller holds, and leaves the rest of its folder alone. */
+NODISCARD enum der_status durable_sweep_file(struct der_ctx *ctx, const char *path);
+
+/* Returns when the names in the folder of a file have reached the disk. `io` may be NULL. */
+NODISCARD enum der_status durable_sync_names(struct der_ctx *ctx, const struct io_calls *io,
+                                             const char *path);
+
 #endif

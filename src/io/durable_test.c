@@ -317,6 +317,20 @@ static void test_sweeping_takes_nothing_else(void **state)
     assert_int_equal(durable_sweep(f->ctx, scratch_path(&f->scratch, "absent")), DER_IO);
 }
 
+static void test_sweeping_for_one_file_leaves_those_of_others(void **state)
+{
+    struct file_fixture *f = *state;
+    static const char *const names[] = {".cats.12-0.tmp", ".cats.next.12-0.tmp", ".cat.12-0.tmp",
+                                        ".catsx.12-0.tmp", "cats"};
+    const int n = sizeof names / sizeof names[0];
+    for (int i = 0; i < n; i++)
+        scratch_text(&f->scratch, names[i], OLD);
+    assert_ok(f->ctx, durable_sweep_file(f->ctx, scratch_path(&f->scratch, "cats")));
+    assert_int_equal(count_files(f), n - 1);
+    assert_int_equal(access(scratch_path(&f->scratch, names[0]), F_OK), -1);
+    assert_int_equal(durable_sweep_file(f->ctx, scratch_path(&f->scratch, "absent/cats")), DER_IO);
+}
+
 static void test_lack_of_memory_leaves_everything_as_it_was(void **state)
 {
     struct file_fixture *f = *state;
@@ -357,6 +371,7 @@ int main(void)
         CASE(test_names_without_a_folder_lie_in_the_working_folder),
         CASE(test_a_folder_is_made_once_and_its_parent_synced),
         CASE(test_what_a_killed_process_left_is_swept),
+        CASE(test_sweeping_for_one_file_leaves_those_of_others),
         CASE(test_sweeping_takes_nothing_else),
         CASE(test_lack_of_memory_leaves_everything_as_it_was),
     };

@@ -1,7 +1,7 @@
 /*
- * A lock on a folder: one process at a time works on a run.
+ * Locks: one process at a time works on a run folder, or on a model.
  *
- * It is a lock of the system (flock) on the file FOLDER/lock, so it ends with the process that holds
+ * It is a lock of the system (flock) on a file of its own, so it ends with the process that holds
  * it, however that ends; the file stays and means nothing by itself. What it contains, the number of
  * the holder, is for messages only.
  */
@@ -10,13 +10,18 @@
 
 #include "core/ctx.h"
 
-struct folder_lock;
+struct lock;
 
-/* Takes the lock, or fails at once: DER_STATE when somebody holds it, and the message says who. */
-NODISCARD enum der_status folder_lock_take(struct der_ctx *ctx, const char *folder,
-                                           struct folder_lock **out);
+/* Takes the lock on the file `path`, which is made if it is not there, or fails at once: DER_STATE when
+ * somebody holds it, and the message says that `subject` is in use, and by whom. */
+NODISCARD enum der_status lock_take(struct der_ctx *ctx, const char *path, const char *subject,
+                                    struct lock **out);
+
+/* The lock on a folder: the file FOLDER/lock. */
+NODISCARD enum der_status lock_take_folder(struct der_ctx *ctx, const char *folder,
+                                           struct lock **out);
 
 /* NULL is allowed. */
-void folder_lock_release(struct folder_lock *lock);
+void lock_release(struct lock *lock);
 
 #endif

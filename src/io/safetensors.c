@@ -11,8 +11,10 @@ static const struct {
     const char *name;
     size_t bytes;
 } DTYPES[SAFETENSORS_DTYPES] = {
-    [SAFETENSORS_F64] = {"F64", 8}, [SAFETENSORS_I64] = {"I64", 8}, [SAFETENSORS_F32] = {"F32", 4},
-    [SAFETENSORS_I32] = {"I32", 4}, [SAFETENSORS_U8] = {"U8", 1},
+    [SAFETENSORS_F64] = {"F64", 8}, [SAFETENSORS_I64] = {"I64", 8},
+    [SAFETENSORS_F32] = {"F32", 4}, [SAFETENSORS_I32] = {"I32", 4},
+    [SAFETENSORS_F16] = {"F16", 2}, [SAFETENSORS_BF16] = {"BF16", 2},
+    [SAFETENSORS_U8] = {"U8", 1},
 };
 
 const char *safetensors_dtype_name(enum safetensors_dtype dtype)

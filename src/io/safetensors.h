@@ -27,6 +27,8 @@ enum safetensors_dtype {
     SAFETENSORS_I64,
     SAFETENSORS_F32,
     SAFETENSORS_I32,
+    SAFETENSORS_F16,  /* IEEE half precision */
+    SAFETENSORS_BF16, /* the upper half of an F32 */
     SAFETENSORS_U8,
     SAFETENSORS_DTYPES
 };
@@ -111,5 +113,15 @@ NODISCARD enum der_status safetensors_check(struct safetensors_file *file,
 NODISCARD enum der_status safetensors_read(struct safetensors_file *file,
                                            const struct safetensors_tensor *wanted,
                                            enum safetensors_values values, void *dst);
+
+/* Reads a tensor of floats of any width as F32, for files that others made. Everything but the type must be as
+ * in `wanted`, whose type is ignored; a value that is not finite, or too large for F32, is DER_FORMAT. */
+NODISCARD enum der_status safetensors_read_floats(struct safetensors_file *file,
+                                                  const struct safetensors_tensor *wanted,
+                                                  float *dst);
+
+/* safetensors_check for that. */
+NODISCARD enum der_status safetensors_check_floats(struct safetensors_file *file,
+                                                   const struct safetensors_tensor *wanted);
 
 #endif

@@ -155,8 +155,8 @@ static void test_types_that_are_not_known_are_refused(void **state)
 {
     struct file_fixture *f = *state;
     static const struct malformed cases[] = {
-        {TENSOR("\"F16\"", "[1]", "[0,2]"), 2,
-         "tensor 't' has elements of type 'F16', which is not supported"},
+        {TENSOR("\"U16\"", "[1]", "[0,2]"), 2,
+         "tensor 't' has elements of type 'U16', which is not supported"},
         {TENSOR("\"f32\"", "[1]", "[0,4]"), 4,
          "tensor 't' has elements of type 'f32', which is not supported"},
         {TENSOR("\"\"", "[1]", "[0,4]"), 4,

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "data is read and written as it lies");
@@ -163,14 +164,20 @@ static const char *describe(const struct safetensors_tensor *tensor, char text[S
     return text;
 }
 
-static bool is_alike(const struct safetensors_tensor *a, const struct safetensors_tensor *b)
+static bool has_shape_of(const struct safetensors_tensor *a, const struct safetensors_tensor *b)
 {
-    if (a->dtype != b->dtype || a->rank != b->rank)
+    if (a->rank != b->rank)
         return false;
     for (int i = 0; i < a->rank; i++)
         if (a->dim[i] != b->dim[i])
             return false;
     return true;
+}
+
+static bool is_float(enum safetensors_dtype dtype)
+{
+    return dtype == SAFETENSORS_F64 || dtype == SAFETENSORS_F32 || dtype == SAFETENSORS_F16 ||
+           dtype == SAFETENSORS_BF16;
 }
 
 static bool is_finite(const struct safetensors_tensor *tensor, const void *data)
@@ -187,31 +194,111 @@ static bool is_finite(const struct safetensors_tensor *tensor, const void *data)
     return true;
 }
 
-enum der_status safetensors_check(struct safetensors_file *file,
-                                  const struct safetensors_tensor *wanted)
+/* Finds the tensor that a caller wants; `any_float`: of whatever width its floats are. */
+static enum der_status look_up(struct safetensors_file *file,
+                               const struct safetensors_tensor *wanted, bool any_float,
+                               const struct safetensors_tensor **out)
 {
     const struct safetensors_tensor *tensor = safetensors_find(file, wanted->name);
     char has[SHAPE_CHARS];
     char wants[SHAPE_CHARS];
+    *out = tensor;
     if (!tensor)
         return ctx_fail(file->ctx, DER_FORMAT, "%s: there is no tensor " SAFETENSORS_NAME,
                         file->path, wanted->name);
-    if (!is_alike(tensor, wanted))
+    bool has_type = any_float ? is_float(tensor->dtype) : tensor->dtype == wanted->dtype;
+    if (!has_type || !has_shape_of(tensor, wanted))
         return ctx_fail(file->ctx, DER_FORMAT, "%s: tensor " SAFETENSORS_NAME " is %s, want %s",
                         file->path, tensor->name, describe(tensor, has), describe(wanted, wants));
     return DER_OK;
+}
+
+enum der_status safetensors_check(struct safetensors_file *file,
+                                  const struct safetensors_tensor *wanted)
+{
+    const struct safetensors_tensor *tensor;
+    return look_up(file, wanted, false, &tensor);
+}
+
+enum der_status safetensors_check_floats(struct safetensors_file *file,
+                                         const struct safetensors_tensor *wanted)
+{
+    const struct safetensors_tensor *tensor;
+    return look_up(file, wanted, true, &tensor);
+}
+
+static enum der_status fail_finite(const struct safetensors_file *file,
+                                   const struct safetensors_tensor *tensor)
+{
+    return ctx_fail(file->ctx, DER_FORMAT,
+                    "%s: tensor " SAFETENSORS_NAME " holds a value that is not finite", file->path,
+                    tensor->name);
 }
 
 enum der_status safetensors_read(struct safetensors_file *file,
                                  const struct safetensors_tensor *wanted,
                                  enum safetensors_values values, void *dst)
 {
-    TRY(safetensors_check(file, wanted));
-    const struct safetensors_tensor *tensor = safetensors_find(file, wanted->name);
+    const struct safetensors_tensor *tensor;
+    TRY(look_up(file, wanted, false, &tensor));
     TRY(read_exactly(file, dst, tensor->size, file->data_begin + tensor->begin));
     if (values == SAFETENSORS_FINITE && !is_finite(tensor, dst))
-        return ctx_fail(file->ctx, DER_FORMAT,
-                        "%s: tensor " SAFETENSORS_NAME " holds a value that is not finite",
-                        file->path, tensor->name);
+        return fail_finite(file, tensor);
     return DER_OK;
+}
+
+/* ---- floats of any width --------------------------------------------------------------------------- */
+
+static float from_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Sign, 5 bits of exponent (bias 15), 10 of fraction. */
+static float from_half(uint16_t half)
+{
+    uint32_t sign = (uint32_t)(half & 0x8000) << 16;
+    uint32_t exponent = half >> 10 & 0x1f;
+    uint32_t fraction = half & 0x3ff;
+    if (exponent == 0) /* zero and what is below the smallest normal number: fraction * 2^-24 */
+        return (sign ? -1.0f : 1.0f) * (float)fraction * 0x1p-24f;
+    if (exponent == 0x1f)
+        return from_bits(sign | 0x7f800000u | fraction << 13);
+    return from_bits(sign | (exponent + 127 - 15) << 23 | fraction << 13);
+}
+
+static float float_at(enum safetensors_dtype dtype, const void *data, size_t i)
+{
+    switch (dtype) {
+    case SAFETENSORS_F64:
+        return (float)((const double *)data)[i];
+    case SAFETENSORS_F16:
+        return from_half(((const uint16_t *)data)[i]);
+    case SAFETENSORS_BF16:
+        return from_bits((uint32_t)((const uint16_t *)data)[i] << 16);
+    default:
+        return ((const float *)data)[i];
+    }
+}
+
+enum der_status safetensors_read_floats(struct safetensors_file *file,
+                                        const struct safetensors_tensor *wanted, float *dst)
+{
+    const struct safetensors_tensor *tensor;
+    TRY(look_up(file, wanted, true, &tensor));
+    void *stored = mem_alloc(&file->ctx->mem, tensor->size, 1);
+    if (!stored)
+        return ctx_nomem(file->ctx);
+    enum der_status status =
+        read_exactly(file, stored, tensor->size, file->data_begin + tensor->begin);
+    size_t n = tensor->size / safetensors_dtype_bytes(tensor->dtype);
+    for (size_t i = 0; i < n && status == DER_OK; i++) {
+        dst[i] = float_at(tensor->dtype, stored, i);
+        if (!isfinite(dst[i]))
+            status = fail_finite(file, tensor);
+    }
+    mem_free(&file->ctx->mem, stored);
+    return status;
 }

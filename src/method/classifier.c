@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { SCALAR_LR, SCALAR_ONE, N_SCALARS };
+enum { SCALAR_LR, SCALAR_ONE };
 
 enum { STREAM_BASE = 100000 }; /* away from the streams of the first stage */
 
@@ -65,11 +65,11 @@ static enum der_status program(void *self, int batch, struct stage_program *out)
     return DER_OK;
 }
 
-static enum der_status write_scalars(void *self, const struct moment *now)
+static void fill_scalars(void *self, const struct moment *now, float *scalars)
 {
-    struct head_stage *stage = self;
-    const float scalars[N_SCALARS] = {[SCALAR_LR] = (float)now->lr, [SCALAR_ONE] = 1.0f};
-    return buffer_write(stage->scalars, 0, scalars, sizeof scalars);
+    (void)self;
+    scalars[SCALAR_LR] = (float)now->lr;
+    scalars[SCALAR_ONE] = 1.0f;
 }
 
 /* Only the stage of a step is saved, not a classifier that is trained to measure something. */
@@ -92,7 +92,7 @@ static enum der_status save(void *self, int epochs_done)
     return saver->save(saver->user, &point);
 }
 
-static const struct stage_ops STAGE = {.program = program, .scalars = write_scalars, .save = save};
+static const struct stage_ops STAGE = {.program = program, .scalars = fill_scalars, .save = save};
 
 /* Puts the head where a saved state was. */
 static enum der_status restore(struct head_stage *stage, int *first_epoch)
@@ -126,7 +126,9 @@ static enum der_status run_stage(struct head_stage *stage, const struct data_vie
                          .loss_names = LOSS_NAMES,
                          .n_losses = 1,
                          .schedule = learner->options.config.classifier,
-                         .data = learner_batches(learner, view, stage->which)};
+                         .data = learner_batches(learner, view, stage->which),
+                         .be = learner->be,
+                         .resident = &learner->resident};
     return train_stage(ctx, &loop, first_epoch, hooks);
 }
 

@@ -2,6 +2,8 @@
 
 #include "core/rng.h"
 
+#include <assert.h>
+
 uint64_t learner_seed(const struct learner *learner, enum learner_stage stage)
 {
     struct rng_block block =
@@ -57,7 +59,15 @@ int64_t learner_parameters(const struct learner *learner)
     return count;
 }
 
-static void close_features(struct learner *learner)
+void learner_desks(const struct learner *learner, int64_t feature_dim, struct desks *desks)
+{
+    const struct config *config = &learner->options.config;
+    desks_init(desks, learner->be, &learner->options.spec, feature_dim);
+    desks->usual[0] = config->batch;
+    desks->usual[1] = config->test_batch;
+}
+
+void learner_close_features(struct learner *learner)
 {
     const struct config *config = &learner->options.config;
     const int batches[] = {config->batch, config->test_batch};
@@ -69,8 +79,8 @@ static void close_features(struct learner *learner)
 
 void learner_open_features(struct learner *learner)
 {
-    close_features(learner);
-    desks_init(&learner->desks, learner->be, &learner->options.spec, learner_feature_dim(learner));
+    learner_close_features(learner);
+    learner_desks(learner, learner_feature_dim(learner), &learner->desks);
 }
 
 enum der_status learner_test(struct learner *learner, const struct train_hooks *hooks,
@@ -97,6 +107,7 @@ enum der_status learner_new(struct backend *be, const struct learner_options *op
         return ctx_nomem(be->ctx);
     learner->be = be;
     learner->options = *options;
+    resident_init(&learner->resident, be, options->set);
     enum der_status status = exemplars_new(be->ctx, options->n_classes, &learner->memory);
     if (status != DER_OK) {
         learner_free(learner);
@@ -116,12 +127,26 @@ void learner_free(struct learner *learner)
 {
     if (!learner)
         return;
-    close_features(learner);
+    learner_close_features(learner);
+    resident_fini(&learner->resident);
     drop_extractors(learner);
     extractor_free(learner->last_full);
     param_set_free(learner->classifier);
     exemplars_free(learner->memory);
     mem_free(&learner->be->ctx->mem, learner);
+}
+
+/* M_t, with the images that join. */
+static enum der_status known_view(struct learner *learner, struct data_view **out)
+{
+    struct data_view *kept;
+    if (!learner->options.joining)
+        return exemplars_view(learner->memory, out);
+    *out = NULL;
+    TRY(exemplars_view(learner->memory, &kept));
+    enum der_status status = view_union(learner->be->ctx, kept, learner->options.joining, out);
+    view_free(kept);
+    return status;
 }
 
 enum der_status learner_training_view(struct learner *learner, int n_new, struct data_view **out)
@@ -135,7 +160,7 @@ enum der_status learner_training_view(struct learner *learner, int n_new, struct
     if (learner->options.config.method == METHOD_JOINT)
         return view_range(ctx, all, 0, n_classes, out);
     TRY(view_range(ctx, all, learner->n_classes, n_classes, &fresh));
-    enum der_status status = exemplars_view(learner->memory, &kept);
+    enum der_status status = known_view(learner, &kept);
     if (status == DER_OK)
         status = view_union(ctx, fresh, kept, out);
     view_free(fresh);
@@ -149,14 +174,15 @@ static enum der_status balance(struct learner *learner, const struct data_view *
 {
     struct data_view *balanced;
     struct param_set *classifier;
-    TRY(view_balanced(learner->be->ctx, view, learner_seed(learner, STAGE_BALANCE),
-                      (uint32_t)learner->step, &balanced));
+    TRY(view_balanced_to(learner->be->ctx, view, learner->options.balance_least,
+                         learner_seed(learner, STAGE_BALANCE), (uint32_t)learner->step, &balanced));
     enum der_status status =
         learn_classifier(learner, balanced, STAGE_CLASSIFIER, hooks, &classifier);
     view_free(balanced);
     TRY(status);
     param_set_free(learner->classifier);
     learner->classifier = classifier;
+    learner->temperature = learner->options.config.temperature;
     return DER_OK;
 }
 
@@ -177,7 +203,7 @@ static enum der_status learn(struct learner *learner, const struct data_view *vi
                              const struct train_hooks *hooks)
 {
     const struct config *config = &learner->options.config;
-    close_features(learner);
+    learner_close_features(learner);
     if (!config->expand)
         drop_extractors(learner);
     if (config->method == METHOD_JOINT) {
@@ -186,6 +212,7 @@ static enum der_status learn(struct learner *learner, const struct data_view *vi
     }
     TRY(represent(learner, view, n_new, hooks));
     learner->n_classes += n_new;
+    learner->temperature = 1.0;
     learner_open_features(learner);
     if (config->second_stage && learner->step > 0)
         TRY(balance(learner, view, hooks));
@@ -220,4 +247,16 @@ enum der_status learner_resume_step(struct learner *learner, int n_new, struct s
     learner->step++;
     learner->first_class[learner->step] = learner->n_classes;
     return DER_OK;
+}
+
+enum der_status learner_refresh(struct learner *learner, const struct train_hooks *hooks)
+{
+    struct data_view *view;
+    assert(learner->n_classes > 0 && learner->options.config.second_stage);
+    TRY(known_view(learner, &view));
+    learner_open_features(learner);
+    enum der_status status = balance(learner, view, hooks);
+    view_free(view);
+    TRY(status);
+    return learner_remember(learner, learner->n_classes);
 }

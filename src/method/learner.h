@@ -6,7 +6,8 @@
  *   finetune  one extractor that is trained on, and the same second stage
  *   joint     one fresh network a step, trained on all images of all classes so far: the bound
  *
- * A few images of every class are kept for the next steps (joint keeps them all).
+ * A few images of every class are kept for the next steps (joint keeps them all). New images of classes that
+ * are known already may join: they are trained on with a step and compete for the places of their class.
  */
 #ifndef METHOD_LEARNER_H
 #define METHOD_LEARNER_H
@@ -37,12 +38,22 @@ struct learner_options {
     const struct dataset *set;
     const struct data_view
         *train; /* of DATA_TRAIN: all that may be trained on, labels in learning order */
+    const struct data_view
+        *joining; /* of DATA_TRAIN: new images of classes that are known already, for the
+                                      * next step alone; NULL: none */
     const struct data_view *test;
     enum data_split test_split; /* split of `test` */
     int n_classes;              /* in all */
+    int balance_least;          /* images of a class that the second stage has at least: see
+                                 * view_balanced_to */
+    bool fills_memory; /* places that herding leaves open (it gives up after so many picks) go to
+                                 * the images it has not ranked, in their order */
     enum bad_images bad_images;
     int loader_threads;
     struct learner_saver saver; /* zero: nothing is saved within steps */
+    const char
+        *init; /* file of weights (store/weights_file.h) that a network which would begin at random
+                       * begins with: the first extractor, each network of method joint; may be NULL */
 };
 
 struct learner {
@@ -56,14 +67,17 @@ struct learner {
     int first_class[LEARNER_MAX_STEPS + 1]; /* of every step; [step] is n_classes */
     struct extractor *last_full;  /* the newest extractor before pruning: the next one starts so */
     struct param_set *classifier; /* "classifier.weight" [n_classes, feature_dim] */
+    double temperature;           /* that the classifier was trained at */
     struct exemplars *memory;
+    struct resident resident;      /* images that the back end holds */
     struct desks desks;            /* of the finished step */
     struct assembly_cache testing; /* of the finished step */
 
-    /* Of the extractor in training, for records: what its masks would keep now (0 without masks), and the
-     * weight of the sparsity loss. */
+    /* Of the extractor in training, for records: what its masks would keep now (0 without masks), the
+     * weight of the sparsity loss, and the masks (NULL without; borrowed from the stage). */
     int64_t kept_params;
     double lambda_s;
+    const struct param_set *masks;
 
     struct state_file *from; /* what the present step goes on from; NULL: it began here */
 };
@@ -82,6 +96,10 @@ NODISCARD enum der_status learner_resume_step(struct learner *learner, int n_new
                                               struct state_file *from,
                                               const struct train_hooks *hooks);
 
+/* Learns from the joining images without new classes: the representation stays, the classifier is trained
+ * anew, and the classes concerned are ranked again. After a failure the learner can only be freed. */
+NODISCARD enum der_status learner_refresh(struct learner *learner, const struct train_hooks *hooks);
+
 /* A fresh learner takes over what another one had learnt: extractors and classifier of a model, lists of
  * exemplars. They are moved out of their owners. */
 NODISCARD enum der_status learner_adopt(struct learner *learner, struct model *model,
@@ -95,6 +113,11 @@ struct stage_point learner_point(const struct learner *learner);
 
 /* The learner as a model: parts are borrowed, the input is the test transform. classes [n_classes]. */
 struct model learner_model(const struct learner *learner, const char *const *classes);
+
+/* The other way round: everything is moved out into a model of its own, which the caller frees with model_free,
+ * and the last extractor at full width. The learner can only be freed then. */
+NODISCARD enum der_status learner_hand_over(struct learner *learner, const char *const *classes,
+                                            struct model **model, struct extractor **last_full);
 
 /* Tests on all classes learnt so far; what every image was taken for is part of it. */
 NODISCARD enum der_status learner_test(struct learner *learner, const struct train_hooks *hooks,

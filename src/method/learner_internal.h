@@ -25,15 +25,15 @@ struct loader_options learner_test_batches(const struct learner *learner,
 NODISCARD enum der_status learner_training_view(struct learner *learner, int n_new,
                                                 struct data_view **out);
 
-/* What divides the logits before the softmax: the first step, and methods without a second stage, train the
- * classifier at temperature 1. */
-double learner_temperature(const struct learner *learner);
+/* Desks for a matrix of so many columns. */
+void learner_desks(const struct learner *learner, int64_t feature_dim, struct desks *desks);
 
 /* The first step has a schedule of its own. */
 const struct schedule *learner_schedule(const struct learner *learner);
 
 /* Makes the features of the present extractors ready to be read; older programs are dropped. */
 void learner_open_features(struct learner *learner);
+void learner_close_features(struct learner *learner);
 
 /* representation.c: trains a new extractor on `view` and leaves it, pruned, as the last of the learner's
  * extractors; *classifier receives H_t over all features, its columns pruned alike. */
@@ -74,7 +74,8 @@ NODISCARD enum der_status reading_test(struct reading *reading, int first, int l
 NODISCARD enum der_status reading_features(struct reading *reading, const struct data_view *view,
                                            float *features);
 
-/* remember.c: shortens the memory and adds the classes from `first` on, ranked by herding. */
+/* remember.c: shortens the memory, adds the classes from `first` on, ranked by herding, and ranks those before
+ * it again that images have joined. */
 NODISCARD enum der_status learner_remember(struct learner *learner, int first);
 
 #endif

@@ -72,12 +72,6 @@ enum der_status learner_restore_newest(struct learner *learner)
 
 /* ---- models --------------------------------------------------------------------------------------- */
 
-double learner_temperature(const struct learner *learner)
-{
-    const struct config *config = &learner->options.config;
-    return config->second_stage && learner->step > 1 ? config->temperature : 1.0;
-}
-
 struct model learner_model(const struct learner *learner, const char *const *classes)
 {
     const struct config *config = &learner->options.config;
@@ -88,7 +82,7 @@ struct model learner_model(const struct learner *learner, const char *const *cla
                                    .input = learner->options.test_augment,
                                    .network = config->network,
                                    .width = config->width,
-                                   .temperature = learner_temperature(learner),
+                                   .temperature = learner->temperature,
                                    .version = der_version(),
                                    .preset = config->preset,
                                    .seed = config->seed},
@@ -141,5 +135,25 @@ enum der_status learner_adopt(struct learner *learner, struct model *model,
         learner->first_class[t + 1] = learner->first_class[t] + info->steps[t];
     learner->step = info->n_steps;
     learner->n_classes = info->n_classes;
+    learner->temperature = info->temperature;
+    learner_open_features(learner);
+    return DER_OK;
+}
+
+enum der_status learner_hand_over(struct learner *learner, const char *const *classes,
+                                  struct model **model, struct extractor **last_full)
+{
+    struct model parts = learner_model(learner, classes);
+    *last_full = NULL;
+    TRY(model_new(&parts, model));
+    for (int i = 0; i < learner->n_extractors; i++)
+        (*model)->extractors[i] = learner->extractors[i];
+    (*model)->n_extractors = learner->n_extractors;
+    (*model)->classifier = learner->classifier;
+    learner_close_features(learner);
+    learner->n_extractors = 0;
+    learner->classifier = NULL;
+    *last_full = learner->last_full;
+    learner->last_full = NULL;
     return DER_OK;
 }

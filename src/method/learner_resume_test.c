@@ -241,5 +241,7 @@ int main(void)
         TEST(test_joint_training_goes_on_from_every_epoch),
         TEST(test_a_state_past_the_last_epoch_is_refused),
     };
+    if (!test_backend_is_here())
+        return test_backend_skip();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

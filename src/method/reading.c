@@ -52,12 +52,14 @@ enum der_status reading_test(struct reading *reading, int first, int last,
     *out = (struct evaluation){0};
     TRY(view_range(ctx, learner->options.test, first, last, &view));
     struct loader_options data = learner_test_batches(learner, view, learner->options.test_split);
-    struct evaluate_options options = {.ops = &testing,
-                                       .self = reading,
-                                       .data = &data,
-                                       .n_classes = learner->n_classes,
-                                       .temperature = learner_temperature(learner)};
-    enum der_status status = evaluate(ctx, &options, hooks, out);
+    const struct evaluation_options options = {
+        .be = learner->be,
+        .resident = &learner->resident,
+        .ops = &testing,
+        .self = reading,
+        .data = &data,
+        .temperature = reading->keeps_guesses ? learner->temperature : 0.0};
+    enum der_status status = evaluate(&options, learner->n_classes, hooks, out);
     view_free(view);
     return status;
 }
@@ -66,28 +68,20 @@ enum der_status reading_features(struct reading *reading, const struct data_view
                                  float *features)
 {
     struct learner *learner = reading->learner;
+    struct der_ctx *ctx = learner->be->ctx;
     struct loader_options data = learner_test_batches(learner, view, DATA_TRAIN);
-    size_t row = (size_t)learner_feature_dim(learner) * sizeof *features;
-    const struct augment_spec *spec = data.augment;
-    size_t image = (size_t)spec->channels * (size_t)spec->height * (size_t)spec->width;
-    struct assembly *assembly;
-    struct loader *loader;
-    TRY(get_assembly(reading, data.batch, &assembly));
-    TRY(loader_new(learner->be->ctx, &data, &loader));
-    enum der_status status = loader_start(loader, 0, 0);
-    while (status == DER_OK) {
-        const struct batch *batch;
-        status = loader_next(loader, &batch);
-        if (status != DER_OK || !batch)
-            break;
-        size_t n = (size_t)batch->n;
-        status = buffer_write(assembly->desk.image, 0, batch->images, n * image * sizeof(float));
-        if (status == DER_OK)
-            status = sequence_run(assembly->sequence);
-        if (status == DER_OK)
-            status = buffer_read(assembly->desk.matrix, 0, features, n * row);
-        features += n * row / sizeof *features;
-    }
-    loader_free(loader);
+    struct stage_program testing;
+    struct feeder *feeder;
+    int64_t n_batches;
+    TRY(program(reading, data.batch, &testing));
+    const struct feeder_options feeding = {.be = learner->be,
+                                           .resident = &learner->resident,
+                                           .data = &data,
+                                           .n_columns = learner_feature_dim(learner)};
+    TRY(feeder_new(ctx, &feeding, &feeder));
+    enum der_status status = evaluate_batches(feeder, &testing, NULL, ctx, &n_batches);
+    if (status == DER_OK)
+        status = feeder_features(feeder, features);
+    feeder_free(feeder);
     return status;
 }

@@ -3,32 +3,90 @@
  */
 #include "method/learner_internal.h"
 
-/* Ranks the images of one class by herding on the super-feature and keeps the first `quota`. */
+/* What may be kept of a class: all images of a new one; of a known one what was kept and what has joined. */
+static enum der_status candidates(struct learner *learner, int label, struct data_view **out)
+{
+    struct der_ctx *ctx = learner->be->ctx;
+    struct data_view *memory = NULL;
+    struct data_view *kept = NULL;
+    struct data_view *joining = NULL;
+    if (label >= learner->memory->n_classes)
+        return view_range(ctx, learner->options.train, label, label + 1, out);
+    *out = NULL;
+    enum der_status status = exemplars_view(learner->memory, &memory);
+    if (status == DER_OK)
+        status = view_range(ctx, memory, label, label + 1, &kept);
+    if (status == DER_OK)
+        status = view_range(ctx, learner->options.joining, label, label + 1, &joining);
+    if (status == DER_OK)
+        status = view_union(ctx, kept, joining, out);
+    view_free(memory);
+    view_free(kept);
+    view_free(joining);
+    return status;
+}
+
+/* Ranks the images of a view by herding on the super-feature: the first `quota` to samples [view->n]. */
+static enum der_status rank(struct reading *reading, const struct data_view *view, int quota,
+                            int64_t *samples, int *n_ranked)
+{
+    struct learner *learner = reading->learner;
+    struct der_ctx *ctx = learner->be->ctx;
+    int64_t dim = learner_feature_dim(learner);
+    size_t n = (size_t)view->n;
+    float *features = mem_alloc(&ctx->mem, n * (size_t)dim, sizeof *features);
+    int32_t *ranks = mem_alloc(&ctx->mem, n, sizeof *ranks);
+    enum der_status status =
+        features && ranks ? reading_features(reading, view, features) : ctx_nomem(ctx);
+    if (status == DER_OK)
+        status = exemplar_herd(ctx, features, (int)n, (int)dim, quota, ranks, n_ranked);
+    for (int i = 0; status == DER_OK && i < *n_ranked; i++)
+        samples[i] = view->items[ranks[i]].sample;
+    mem_free(&ctx->mem, features);
+    mem_free(&ctx->mem, ranks);
+    return status;
+}
+
+/* Adds images that are not among the samples yet, until there are `wanted`. */
+static int fill_up(const struct data_view *view, int wanted, int64_t *samples, int n)
+{
+    for (int64_t i = 0; i < view->n && n < wanted; i++) {
+        bool is_ranked = false;
+        for (int k = 0; k < n && !is_ranked; k++)
+            is_ranked = samples[k] == view->items[i].sample;
+        if (!is_ranked)
+            samples[n++] = view->items[i].sample;
+    }
+    return n;
+}
+
 static enum der_status remember_class(struct reading *reading, int label, int quota)
 {
     struct learner *learner = reading->learner;
     struct der_ctx *ctx = learner->be->ctx;
     struct data_view *view;
-    TRY(view_range(ctx, learner->options.train, label, label + 1, &view));
-    int64_t dim = learner_feature_dim(learner);
-    size_t n = (size_t)view->n;
-    float *features = mem_alloc(&ctx->mem, n * (size_t)dim, sizeof *features);
-    int32_t *ranks = mem_alloc(&ctx->mem, n, sizeof *ranks);
-    int64_t *samples = mem_alloc(&ctx->mem, n, sizeof *samples);
-    enum der_status status =
-        features && ranks && samples ? reading_features(reading, view, features) : ctx_nomem(ctx);
-    int n_ranked = 0;
+    int n = 0;
+    TRY(candidates(learner, label, &view));
+    int64_t *samples = mem_alloc(&ctx->mem, (size_t)view->n, sizeof *samples);
+    enum der_status status = samples ? rank(reading, view, quota, samples, &n) : ctx_nomem(ctx);
+    if (status == DER_OK && learner->options.fills_memory)
+        n = fill_up(view, quota, samples, n);
     if (status == DER_OK)
-        status = exemplar_herd(ctx, features, (int)n, (int)dim, quota, ranks, &n_ranked);
-    for (int i = 0; i < n_ranked; i++)
-        samples[i] = view->items[ranks[i]].sample;
-    if (status == DER_OK)
-        status = exemplars_add(learner->memory, samples, n_ranked);
-    mem_free(&ctx->mem, features);
-    mem_free(&ctx->mem, ranks);
+        status = label < learner->memory->n_classes
+                     ? exemplars_replace(learner->memory, label, samples, n)
+                     : exemplars_add(learner->memory, samples, n);
     mem_free(&ctx->mem, samples);
     view_free(view);
     return status;
+}
+
+static bool has_joining(const struct learner *learner, int label)
+{
+    const struct data_view *joining = learner->options.joining;
+    for (int64_t i = 0; joining && i < joining->n; i++)
+        if (joining->items[i].label == label)
+            return true;
+    return false;
 }
 
 enum der_status learner_remember(struct learner *learner, int first)
@@ -38,8 +96,9 @@ enum der_status learner_remember(struct learner *learner, int first)
     struct reading reading = {.learner = learner, .head = learner->classifier};
     enum der_status status = DER_OK;
     exemplars_truncate(learner->memory, quota);
-    for (int label = first; label < learner->n_classes && status == DER_OK; label++)
-        status = remember_class(&reading, label, quota);
+    for (int label = 0; label < learner->n_classes && status == DER_OK; label++)
+        if (label >= first || has_joining(learner, label))
+            status = remember_class(&reading, label, quota);
     reading_fini(&reading);
     return status;
 }

@@ -13,6 +13,7 @@
 #include "method/masks.h"
 #include "method/objective.h"
 #include "method/pressure.h"
+#include "store/weights_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -130,17 +131,14 @@ static double steepness(const struct representation *r, const struct moment *now
     return 1.0 / s_max + (s_max - 1.0 / s_max) * share;
 }
 
-static enum der_status write_scalars(void *self, const struct moment *now)
+static void fill_scalars(void *self, const struct moment *now, float *scalars)
 {
-    struct representation *r = self;
-    const float scalars[OBJECTIVE_SCALARS] = {
-        [OBJECTIVE_LR] = (float)now->lr,
-        [OBJECTIVE_ONE] = 1.0f,
-        [OBJECTIVE_LAMBDA_A] = (float)r->learner->options.config.lambda_a,
-        [OBJECTIVE_LAMBDA_S] = (float)r->pressure.lambda_s,
-        [OBJECTIVE_S] = (float)steepness(r, now),
-    };
-    return buffer_write(r->scalars, 0, scalars, sizeof scalars);
+    const struct representation *r = self;
+    scalars[OBJECTIVE_LR] = (float)now->lr;
+    scalars[OBJECTIVE_ONE] = 1.0f;
+    scalars[OBJECTIVE_LAMBDA_A] = (float)r->learner->options.config.lambda_a;
+    scalars[OBJECTIVE_LAMBDA_S] = (float)r->pressure.lambda_s;
+    scalars[OBJECTIVE_S] = (float)steepness(r, now);
 }
 
 /* The sets in training, as a state names them; NULL where the stage has none. */
@@ -175,19 +173,23 @@ static enum der_status save(void *self, int epochs_done)
 static const struct stage_ops STAGE = {.program = program,
                                        .epoch = epoch,
                                        .epoch_end = epoch_end,
-                                       .scalars = write_scalars,
+                                       .scalars = fill_scalars,
                                        .save = save};
 
 /* ---- before and after ---------------------------------------------------------------------------- */
 
-/* Starting from what pruning left would make extractors ever smaller. */
+/* Starting from what pruning left would make extractors ever smaller. A state overwrites all, so that a step which
+ * goes on does not need the file of weights. */
 static enum der_status new_extractor(struct representation *r)
 {
     struct learner *learner = r->learner;
     struct extractor **extractor = &r->objective.extractor;
+    struct weights_options init = {.path = learner->options.init};
     TRY(extractor_new(learner->be, &learner->options.spec, extractor));
     if (learner->last_full)
         TRY(param_set_copy((*extractor)->params, learner->last_full->params));
+    else if (init.path && !learner->from)
+        TRY(weights_load(&init, *extractor, NULL));
     else
         TRY(param_set_init((*extractor)->params, learner->options.config.seed,
                            stream_of(r, STREAM_EXTRACTOR)));
@@ -220,14 +222,14 @@ static enum der_status open_stage(struct representation *r)
     r->pressure = pressure_new(config->lambda_s, config->target_params);
     r->objective.config = config;
     r->objective.n_old = learner->n_classes;
-    desks_init(&r->desks, learner->be, spec,
-               learner_feature_dim(learner) + resnet_feature_dim(spec));
+    learner_desks(learner, learner_feature_dim(learner) + resnet_feature_dim(spec), &r->desks);
     TRY(new_extractor(r));
     TRY(new_heads(r));
     learner->kept_params = 0;
     if (config->prune)
         TRY(masks_new(learner->be, spec, config->mask_init, config->seed,
                       stream_of(r, STREAM_MASKS), &r->objective.masks));
+    learner->masks = r->objective.masks;
     r->n_losses = objective_losses(&r->objective, r->loss_names);
     return buffer_new(learner->be, ASSEMBLY_MAX_SCALARS * sizeof(float), &r->scalars);
 }
@@ -252,6 +254,7 @@ static enum der_status restore(struct representation *r, int *first_epoch)
 
 static void close_stage(struct representation *r)
 {
+    r->learner->masks = NULL;
     assembly_cache_fini(&r->assemblies);
     desks_fini(&r->desks);
     extractor_free(r->objective.extractor);
@@ -355,7 +358,9 @@ enum der_status learn_representation(struct learner *learner, const struct data_
                               .loss_names = r.loss_names,
                               .n_losses = r.n_losses,
                               .schedule = r.schedule,
-                              .data = learner_batches(learner, view, STAGE_REPRESENTATION)};
+                              .data = learner_batches(learner, view, STAGE_REPRESENTATION),
+                              .be = learner->be,
+                              .resident = &learner->resident};
         status = train_stage(learner->be->ctx, &stage, first_epoch, hooks);
     }
     if (status == DER_OK)

@@ -1,5 +1,7 @@
 #include "metrics/summary.h"
 
+#include "core/decimal.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -24,14 +26,24 @@ struct summary summary_of(const double *values, int64_t n)
     return result;
 }
 
+static void two_places(double value, char text[DECIMAL_TEXT_MAX])
+{
+    (void)snprintf(text, DECIMAL_TEXT_MAX, "%.2f", value);
+    decimal_point(text);
+}
+
 void summary_format(double mean, double std, char *text, size_t size)
 {
+    char middle[DECIMAL_TEXT_MAX];
+    char spread[DECIMAL_TEXT_MAX];
+    two_places(mean, middle);
+    two_places(std, spread);
     if (isnan(mean))
         (void)snprintf(text, size, "-");
     else if (isnan(std))
-        (void)snprintf(text, size, "%.2f", mean);
+        (void)snprintf(text, size, "%s", middle);
     else
-        (void)snprintf(text, size, "%.2f +- %.2f", mean, std);
+        (void)snprintf(text, size, "%s +- %s", middle, spread);
 }
 
 static int compare(const void *left, const void *right)

@@ -32,9 +32,19 @@ void extractor_free(struct extractor *extractor)
     mem_free(&extractor->be->ctx->mem, extractor);
 }
 
-/* Describes, compiles and binds the parameters; the caller owns graph and use in either case. */
-static enum der_status compile_folded(struct extractor *extractor, struct graph *g,
-                                      struct param_use *use, struct folded *folded)
+enum der_status extractor_copy(const struct extractor *extractor, struct extractor **out)
+{
+    TRY(extractor_new(extractor->be, &extractor->spec, out));
+    enum der_status status = param_set_copy((*out)->params, extractor->params);
+    if (status != DER_OK) {
+        extractor_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+enum der_status extractor_describe(const struct extractor *extractor, struct graph *g,
+                                   struct param_use *use, struct folded *folded)
 {
     const struct resnet_spec *spec = &extractor->spec;
     struct shape image = shape_4d(folded->batch, spec->in_channels, spec->height, spec->width);
@@ -43,12 +53,20 @@ static enum der_status compile_folded(struct extractor *extractor, struct graph 
     struct resnet_io io = {.image = folded->image};
     TRY(resnet_build(spec, g, use, &io, &folded->feature));
     TRY(graph_expose(g, folded->feature));
-    TRY(graph_fuse(g));
+    return graph_fuse(g);
+}
+
+/* Describes, compiles and binds the parameters; the caller owns graph and use in either case. */
+static enum der_status compile_folded(struct extractor *extractor, struct graph *g,
+                                      struct param_use *use, struct folded *folded)
+{
+    TRY(extractor_describe(extractor, g, use, folded));
     TRY(program_compile(extractor->be, g, &folded->program));
     return params_bind(use, folded->program);
 }
 
-enum der_status extractor_folded(struct extractor *extractor, int batch, const struct folded **out)
+static enum der_status get_folded(struct extractor *extractor, int batch, bool seldom,
+                                  const struct folded **out)
 {
     *out = NULL;
     for (int i = 0; i < extractor->n_folded; i++) {
@@ -65,6 +83,7 @@ enum der_status extractor_folded(struct extractor *extractor, int batch, const s
     struct param_use use = {0};
     struct graph *g;
     TRY(graph_new(ctx, &g));
+    g->runs_seldom = seldom;
     enum der_status status = compile_folded(extractor, g, &use, &folded);
     param_use_fini(&use);
     graph_free(g);
@@ -75,6 +94,17 @@ enum der_status extractor_folded(struct extractor *extractor, int batch, const s
     extractor->folded[extractor->n_folded] = folded;
     *out = &extractor->folded[extractor->n_folded++];
     return DER_OK;
+}
+
+enum der_status extractor_folded(struct extractor *extractor, int batch, const struct folded **out)
+{
+    return get_folded(extractor, batch, false, out);
+}
+
+enum der_status extractor_folded_seldom(struct extractor *extractor, int batch,
+                                        const struct folded **out)
+{
+    return get_folded(extractor, batch, true, out);
 }
 
 static bool is_among(int value, const int *values, int n)

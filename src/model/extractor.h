@@ -35,10 +35,22 @@ NODISCARD enum der_status extractor_new(struct backend *be, const struct resnet_
                                         struct extractor **out);
 void extractor_free(struct extractor *extractor);
 
+/* Another one with the same network and values, on the same back end, frozen. */
+NODISCARD enum der_status extractor_copy(const struct extractor *extractor, struct extractor **out);
+
+/* Appends the folded network to a graph, for a back end or for who writes it down: fills in image and feature of
+ * `folded`, whose batch is given. The caller frees `use` with param_use_fini, also after a failure. */
+NODISCARD enum der_status extractor_describe(const struct extractor *extractor, struct graph *g,
+                                             struct param_use *use, struct folded *folded);
+
 /* The folded program for a batch size, compiled at the first call. Borrowed; it lives as long as the
  * extractor, or until extractor_trim. */
 NODISCARD enum der_status extractor_folded(struct extractor *extractor, int batch,
                                            const struct folded **out);
+
+/* The same for a batch size that is seldom met, such as that of a tail. */
+NODISCARD enum der_status extractor_folded_seldom(struct extractor *extractor, int batch,
+                                                  const struct folded **out);
 
 /* Drops the folded programs for all but n batch sizes. Steps differ in the size of their last batch, so
  * without this a long run would collect programs without end. Nothing may be in use. */

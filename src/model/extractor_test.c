@@ -45,6 +45,57 @@ static void test_networks_have_their_published_sizes(void **state)
     test_ctx_free(ctx);
 }
 
+/* Against the graph that is really run: every output of a convolution costs a row of its weights. */
+static int64_t count_in_graph(struct der_ctx *ctx, const struct resnet_spec *spec)
+{
+    struct param_set *set;
+    struct param_use use;
+    struct graph *g;
+    struct resnet_io io = {0};
+    int feature;
+    int64_t count = 0;
+    assert_ok(ctx, param_set_new(ctx, &set));
+    assert_ok(ctx, resnet_declare(spec, set));
+    assert_ok(ctx, graph_new(ctx, &g));
+    assert_ok(ctx,
+              graph_input(g, "image", DTYPE_F32,
+                          shape_4d(1, spec->in_channels, spec->height, spec->width), &io.image));
+    assert_ok(ctx, params_attach(set, g, false, &use));
+    assert_ok(ctx, resnet_build(spec, g, &use, &io, &feature));
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct node *node = &g->nodes[i];
+        if (node->op != OP_CONV2D)
+            continue;
+        const struct shape *weights = &g->values[node_in(node, 1)].shape;
+        count += shape_count(g->values[node_out(node, 0)].shape) * shape_count(*weights) /
+                 weights->dim[0];
+    }
+    param_use_fini(&use);
+    graph_free(g);
+    param_set_free(set);
+    return count;
+}
+
+static void test_multiply_adds_are_those_of_the_graph(void **state)
+{
+    (void)state;
+    struct der_ctx *ctx = test_ctx_new(1);
+    for (const struct resnet_name *name = resnet_names(); name->name; name++) {
+        for (int size = 17; size <= 64; size += 15) { /* odd sizes round on their way */
+            struct resnet_spec spec = spec_of(ctx, name->name, size, 0.3);
+            spec.width = size + 4;
+            struct resnet_layer layers[RESNET_MAX_LAYERS];
+            int n = resnet_layers(&spec, layers);
+            int64_t params = 0;
+            for (int i = 0; i < n; i++)
+                params += layers[i].params;
+            assert_int_equal(params, resnet_count_params(&spec));
+            assert_int_equal(resnet_count_multiply_adds(&spec), count_in_graph(ctx, &spec));
+        }
+    }
+    test_ctx_free(ctx);
+}
+
 static void test_parameters_carry_torchvisions_names(void **state)
 {
     (void)state;
@@ -316,6 +367,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_networks_have_their_published_sizes),
+        cmocka_unit_test(test_multiply_adds_are_those_of_the_graph),
         cmocka_unit_test(test_parameters_carry_torchvisions_names),
         cmocka_unit_test(test_sparsity_layers_count_the_convolutions),
         cmocka_unit_test(test_unusable_networks_are_refused),

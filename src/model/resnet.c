@@ -5,7 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_MAX_CHARS = 64 };
+enum {
+    NAME_MAX_CHARS = RESNET_LAYER_NAME,
+    POOL_KERNEL = 3, /* of the max-pool behind a stem that has one */
+    POOL_STRIDE = 2,
+    POOL_PAD = 1
+};
 
 enum layer_kind { LAYER_STEM, LAYER_CONV1, LAYER_CONV2, LAYER_SHORTCUT };
 
@@ -140,14 +145,18 @@ static int list_layers(const struct resnet_spec *spec, struct layer layers[RESNE
     return n;
 }
 
+static int64_t count_weights(const struct layer *layer)
+{
+    return (int64_t)layer->c_out * layer->c_in * layer->kernel * layer->kernel;
+}
+
 int64_t resnet_count_params(const struct resnet_spec *spec)
 {
     struct layer layers[RESNET_MAX_LAYERS];
     int n = list_layers(spec, layers);
     int64_t count = 0;
     for (int i = 0; i < n; i++)
-        count += (int64_t)layers[i].c_out * layers[i].c_in * layers[i].kernel * layers[i].kernel +
-                 2 * layers[i].c_out;
+        count += count_weights(&layers[i]) + 2 * layers[i].c_out;
     return count;
 }
 
@@ -162,6 +171,53 @@ static void layer_names(const struct layer *layer, char conv[NAME_MAX_CHARS],
         (void)snprintf(prefix, sizeof prefix, "layer%d.%d.", layer->stage + 1, layer->block);
     (void)snprintf(conv, NAME_MAX_CHARS, "%s%s", prefix, conv_names[layer->kind]);
     (void)snprintf(norm, NAME_MAX_CHARS, "%s%s", prefix, norm_names[layer->kind]);
+}
+
+/* Pixels of a side behind a window that is moved by `stride`. */
+static int side_after(int side, int kernel, int stride, int pad)
+{
+    return (side + 2 * pad - kernel) / stride + 1;
+}
+
+int resnet_layers(const struct resnet_spec *spec, struct resnet_layer out[RESNET_MAX_LAYERS])
+{
+    struct layer layers[RESNET_MAX_LAYERS];
+    int n = list_layers(spec, layers);
+    int height = spec->height;
+    int width = spec->width;
+    for (int i = 0; i < n; i++) {
+        const struct layer *layer = &layers[i];
+        char norm[NAME_MAX_CHARS];
+        /* A shortcut runs beside the first convolution of its block, which has done the same step. */
+        if (layer->kind != LAYER_SHORTCUT) {
+            height = side_after(height, layer->kernel, layer->stride, layer->pad);
+            width = side_after(width, layer->kernel, layer->stride, layer->pad);
+        }
+        out[i] = (struct resnet_layer){.in_channels = layer->c_in,
+                                       .out_channels = layer->c_out,
+                                       .kernel = layer->kernel,
+                                       .stride = layer->stride,
+                                       .height = height,
+                                       .width = width,
+                                       .params = count_weights(layer) + 2 * layer->c_out,
+                                       .multiply_adds = count_weights(layer) * height * width};
+        layer_names(layer, out[i].name, norm);
+        if (layer->kind == LAYER_STEM && spec->stem != RESNET_STEM_3X3) {
+            height = side_after(height, POOL_KERNEL, POOL_STRIDE, POOL_PAD);
+            width = side_after(width, POOL_KERNEL, POOL_STRIDE, POOL_PAD);
+        }
+    }
+    return n;
+}
+
+int64_t resnet_count_multiply_adds(const struct resnet_spec *spec)
+{
+    struct resnet_layer layers[RESNET_MAX_LAYERS];
+    int n = resnet_layers(spec, layers);
+    int64_t count = 0;
+    for (int i = 0; i < n; i++)
+        count += layers[i].multiply_adds;
+    return count;
 }
 
 enum der_status resnet_declare(const struct resnet_spec *spec, struct param_set *set)
@@ -293,7 +349,7 @@ enum der_status resnet_build(const struct resnet_spec *spec, struct graph *g,
     TRY(build_layer(&b, index++, io->image, &stream));
     TRY(graph_relu(g, stream, &stream));
     if (spec->stem != RESNET_STEM_3X3)
-        TRY(graph_maxpool(g, stream, 3, 2, 1, &stream));
+        TRY(graph_maxpool(g, stream, POOL_KERNEL, POOL_STRIDE, POOL_PAD, &stream));
     while (index < b.n_layers)
         TRY(build_block(&b, &index, &stream));
     return graph_avgpool(g, stream, feature);

@@ -67,6 +67,23 @@ int resnet_feature_dim(const struct resnet_spec *spec);
 /* Learnt parameters: convolutions, gamma and beta. */
 int64_t resnet_count_params(const struct resnet_spec *spec);
 
+enum { RESNET_LAYER_NAME = 64 };
+
+/* A convolution with its batch norm, and what it costs. */
+struct resnet_layer {
+    char name[RESNET_LAYER_NAME]; /* torchvision's name of the convolution */
+    int in_channels, out_channels, kernel, stride;
+    int height, width;     /* of its result */
+    int64_t params;        /* learnt: weights, gamma and beta */
+    int64_t multiply_adds; /* of the convolution, for one image */
+};
+
+/* The layers in the order of declaration; returns how many. */
+int resnet_layers(const struct resnet_spec *spec, struct resnet_layer layers[RESNET_MAX_LAYERS]);
+
+/* Multiplications of all convolutions for one image. */
+int64_t resnet_count_multiply_adds(const struct resnet_spec *spec);
+
 /* Declares all parameters in `set`, named like torchvision's. */
 NODISCARD enum der_status resnet_declare(const struct resnet_spec *spec, struct param_set *set);
 

@@ -1,6 +1,7 @@
 #include "report/csv.h"
 
 #include "config/setting.h"
+#include "core/decimal.h"
 #include "core/text.h"
 
 #include <string.h>
@@ -53,9 +54,10 @@ static void put_head(struct text *text, const int lengths[N_LISTS])
 /* All digits: what is read back is the same number. Nothing where there is none. */
 static void put_number(struct text *text, const cJSON *number)
 {
-    text_put(text, ",");
+    char digits[DECIMAL_TEXT_MAX] = "";
     if (cJSON_IsNumber(number))
-        text_put(text, "%.17g", number->valuedouble);
+        decimal_write(number->valuedouble, 17, digits);
+    text_put(text, ",%s", digits);
 }
 
 static enum der_status put_settings(struct der_ctx *ctx, const struct config *config,

@@ -174,7 +174,7 @@ static void add_summary(struct maker *m, const char *key, const struct run_view 
     for (int i = 0; i < n; i++) {
         const struct run_outcome *outcome = &runs[members[i]].outcome;
         double value = *(const double *)(const void *)((const char *)outcome + offset);
-        if (outcome->state == RUN_DONE && !isnan(value))
+        if (outcome->has_ended && !isnan(value))
             values[n_values++] = value;
     }
     struct summary summary = summary_of(values, n_values);
@@ -265,7 +265,7 @@ static void make_title(const struct run_view *runs, int n, char title[TITLE_MAX]
 static bool is_any_unfinished(const struct run_view *runs, int n)
 {
     for (int i = 0; i < n; i++)
-        if (runs[i].outcome.state != RUN_DONE)
+        if (!runs[i].outcome.has_ended)
             return true;
     return false;
 }

@@ -1,5 +1,6 @@
 #include "report/history.h"
 
+#include "core/decimal.h"
 #include "json/maker.h"
 #include "store/model_file.h"
 
@@ -278,11 +279,12 @@ static enum der_status read_end(const struct line *line, struct history *h)
 /* Curves are drawn, not computed with: six digits keep the page small. */
 static cJSON *short_number(double value)
 {
-    char text[32];
+    char text[DECIMAL_TEXT_MAX];
+    const char *end;
     if (!isfinite(value))
         return cJSON_CreateNull();
-    (void)snprintf(text, sizeof text, "%.*g", DIGITS, value);
-    return cJSON_CreateNumber(strtod(text, NULL));
+    decimal_write(value, DIGITS, text);
+    return decimal_read(text, &value, &end) ? cJSON_CreateNumber(value) : cJSON_CreateNull();
 }
 
 static cJSON *member(const cJSON *object, const char *key)

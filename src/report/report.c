@@ -46,7 +46,7 @@ static enum der_status write_all(struct der_ctx *ctx, const struct report_option
 {
     TRY(read_runs(ctx, options, runs));
     for (int i = 0; i < options->n_runs; i++)
-        out->n_unfinished += runs[i].outcome.state != RUN_DONE;
+        out->n_unfinished += !runs[i].outcome.has_ended;
     if (options->page)
         TRY(write_page(ctx, options, runs, out));
     return options->csv ? write_csv(ctx, options, runs) : DER_OK;

@@ -209,7 +209,7 @@ cJSON *run_view_json(const struct run_view *run, cJSON *images)
     add_text(&m, "name", run->name);
     add_text(&m, "path", run->path);
     add_text(&m, "preset", config->preset);
-    add_bool(&m, "done", run->outcome.state == RUN_DONE);
+    add_bool(&m, "done", run->outcome.has_ended);
     add_bool(&m, "expands", config->expand && config->method == METHOD_DER);
     add_number(&m, "n_steps", run_steps(&run->outcome));
     add_number(&m, "train_images", (double)run->outcome.train_images);

@@ -1,6 +1,6 @@
 #include "report/thumbnails.h"
 
-#include "data/png_write.h"
+#include "data/image_encode.h"
 #include "data/row.h"
 #include "experiment/fingerprint.h"
 #include "json/maker.h"
@@ -50,7 +50,7 @@ static enum der_status open_set(struct studio *s, const char *data)
     const char *path = data ? data : record->data;
     struct dataset_options which = {.class_list = record->class_list,
                                     .first_classes = record->config.first_classes};
-    if (!png_write_is_built()) {
+    if (!image_encode_is_built()) {
         (void)snprintf(s->note, sizeof s->note,
                        "This build of der has no libpng, so images are left out.");
         return DER_OK;
@@ -142,16 +142,17 @@ static enum der_status add_strip(struct studio *s, int n, struct maker *m)
                                .channel_stride = row * spec->height,
                                .row_stride = row,
                                .pixel_stride = 1};
-    struct file_bytes png;
+    uint8_t *png;
+    size_t size;
     struct text text = {.mem = &s->ctx->mem};
     char *uri = NULL;
-    enum der_status status = png_write(s->ctx, &image, &png);
+    enum der_status status = image_encode_png(s->ctx, &image, &png, &size);
     if (status == DER_OK) {
         text_put(&text, "data:image/png;base64,");
-        base64_put(&text, png.data, png.size);
+        base64_put(&text, png, size);
         status = text_finish(s->ctx, &text, &uri);
     }
-    file_bytes_free(&s->ctx->mem, &png);
+    mem_free(&s->ctx->mem, png);
     TRY(status);
     size_t length = strlen(uri);
     if (length <= s->budget) {

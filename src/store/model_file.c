@@ -1,6 +1,7 @@
 #include "store/model_file.h"
 
 #include "store/model_text.h"
+#include "store/stored_extractor.h"
 #include "store/tensor_list.h"
 
 #include <stdio.h>
@@ -50,52 +51,38 @@ enum der_status model_write(const struct model *model, const struct io_calls *io
     return safetensors_commit(writer);
 }
 
-/* ---- loading ------------------------------------------------------------------------------------- */
+/* ---- copying ------------------------------------------------------------------------------------- */
 
-/* Does the file have what a network of this description needs? */
-static enum der_status check_extractor(struct der_ctx *ctx, const char *source,
-                                       struct safetensors_file *file,
-                                       const struct resnet_spec *spec, int number, int *n_tensors)
+static enum der_status copy_texts(struct model *model)
 {
-    char prefix[PREFIX_CHARS];
-    struct param_set *declared;
-    TRY(param_set_new(ctx, &declared));
-    enum der_status status = text_blame(ctx, source, resnet_declare(spec, declared));
-    if (status == DER_OK)
-        status = params_are_stored(file, prefix_of(number, prefix), declared, false, n_tensors);
-    param_set_free(declared);
-    return status;
+    struct model_info *info = &model->info;
+    char **classes = arena_zalloc(&model->texts, (size_t)info->n_classes, sizeof *classes);
+    bool is_whole = classes != NULL;
+    for (int i = 0; i < info->n_classes && is_whole; i++)
+        is_whole = (classes[i] = arena_strdup(&model->texts, info->classes[i])) != NULL;
+    const char **const texts[] = {&info->network, &info->version, &info->preset};
+    for (int i = 0; i < 3 && is_whole; i++)
+        is_whole = (*texts[i] = arena_strdup(&model->texts, *texts[i])) != NULL;
+    info->classes = (const char *const *)classes;
+    return is_whole ? DER_OK : ctx_nomem(model->ctx);
 }
 
-/* A variance below 0 has no root. */
-static enum der_status check_variances(const struct param_set *set, const char *source, int number)
+enum der_status model_new(const struct model *like, struct model **out)
 {
-    struct mem *mem = &set->ctx->mem;
-    for (int i = LAYER_VAR; i < set->n; i += PARAMS_PER_LAYER) {
-        int64_t n = shape_count(set->items[i].shape);
-        float *values = mem_alloc(mem, (size_t)n, sizeof *values);
-        enum der_status status = values ? param_read(set, i, values) : ctx_nomem(set->ctx);
-        for (int64_t c = 0; c < n && status == DER_OK; c++)
-            if (values[c] < 0.0f)
-                status = ctx_fail(set->ctx, DER_FORMAT,
-                                  "%s: tensor 'extractors.%d.%s' holds a negative variance", source,
-                                  number, set->items[i].name);
-        mem_free(mem, values);
-        TRY(status);
+    *out = NULL;
+    struct model *model = mem_zalloc(&like->ctx->mem, 1, sizeof *model);
+    if (!model)
+        return ctx_nomem(like->ctx);
+    model->ctx = like->ctx;
+    model->info = like->info;
+    arena_init(&model->texts, &like->ctx->mem);
+    enum der_status status = copy_texts(model);
+    if (status != DER_OK) {
+        model_free(model);
+        return status;
     }
+    *out = model;
     return DER_OK;
-}
-
-static enum der_status load_extractor(struct model *model, struct backend *be, const char *source,
-                                      struct safetensors_file *file, const struct resnet_spec *spec)
-{
-    char prefix[PREFIX_CHARS];
-    int number = model->n_extractors;
-    struct extractor **extractor = &model->extractors[number];
-    TRY(extractor_new(be, spec, extractor));
-    model->n_extractors++;
-    TRY(params_restore(file, prefix_of(number, prefix), (*extractor)->params, false));
-    return check_variances((*extractor)->params, source, number);
 }
 
 static enum der_status declare_classifier(struct model *model, int64_t feature_dim)
@@ -107,14 +94,54 @@ static enum der_status declare_classifier(struct model *model, int64_t feature_d
                          &index);
 }
 
+static enum der_status copy_tensors(const struct model *from, struct model *to)
+{
+    for (int i = 0; i < from->n_extractors; i++) {
+        TRY(extractor_copy(from->extractors[i], &to->extractors[i]));
+        to->n_extractors++;
+    }
+    TRY(declare_classifier(to, model_feature_dim(from)));
+    TRY(param_set_allocate(to->classifier, from->classifier->be));
+    return param_set_copy(to->classifier, from->classifier);
+}
+
+enum der_status model_copy(const struct model *model, struct model **out)
+{
+    struct model *copy;
+    *out = NULL;
+    TRY(model_new(model, &copy));
+    enum der_status status = copy_tensors(model, copy);
+    if (status != DER_OK) {
+        model_free(copy);
+        return status;
+    }
+    *out = copy;
+    return DER_OK;
+}
+
+/* ---- loading ------------------------------------------------------------------------------------- */
+
+static enum der_status load_extractor(struct model *model, struct backend *be, const char *source,
+                                      struct safetensors_file *file, const struct resnet_spec *spec)
+{
+    char prefix[PREFIX_CHARS];
+    int number = model->n_extractors;
+    TRY(extractor_restore(be, source, file, prefix_of(number, prefix), spec,
+                          &model->extractors[number]));
+    model->n_extractors++;
+    return DER_OK;
+}
+
 static enum der_status load_tensors(struct model *model, struct backend *be, const char *source,
                                     struct safetensors_file *file, const struct resnet_spec *specs,
                                     int n_specs)
 {
+    char prefix[PREFIX_CHARS];
     int n_tensors = 0;
     int64_t feature_dim = 0;
     for (int i = 0; i < n_specs; i++) {
-        TRY(check_extractor(model->ctx, source, file, &specs[i], i, &n_tensors));
+        TRY(extractor_is_stored(model->ctx, source, file, prefix_of(i, prefix), &specs[i],
+                                &n_tensors));
         feature_dim += resnet_feature_dim(&specs[i]);
     }
     TRY(text_blame(model->ctx, source, declare_classifier(model, feature_dim)));

@@ -47,6 +47,12 @@ int64_t model_feature_dim(const struct model *model);
 NODISCARD enum der_status model_write(const struct model *model, const struct io_calls *io,
                                       const char *path);
 
+/* An empty model with the description of another, all texts copied. Caller frees with model_free. */
+NODISCARD enum der_status model_new(const struct model *like, struct model **out);
+
+/* The same with copies of its extractors and classifier, frozen, on the back end they are on. */
+NODISCARD enum der_status model_copy(const struct model *model, struct model **out);
+
 /* Loads a model onto a back end: extractors and classifier frozen. Whatever is wrong with the file is
  * DER_FORMAT with a sentence. `io` may be NULL. Caller frees with model_free. */
 NODISCARD enum der_status model_load(struct backend *be, const struct io_calls *io,

@@ -1,7 +1,8 @@
 #include "store/model_text.h"
 
+#include "core/decimal.h"
+
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,16 @@ enum {
     N_GEOMETRIES = sizeof GEOMETRIES / sizeof GEOMETRIES[0],
     N_STEMS = sizeof STEMS / sizeof STEMS[0]
 };
+
+const char *text_stem_name(enum resnet_stem stem)
+{
+    return STEMS[stem];
+}
+
+const char *text_geometry_name(enum augment_geometry geometry)
+{
+    return GEOMETRIES[geometry];
+}
 
 /* ---- any object ---------------------------------------------------------------------------------- */
 
@@ -300,13 +311,13 @@ static cJSON *floats_text(const float *values, int n)
 {
     double decimals[AUGMENT_CHANNELS_MAX];
     for (int i = 0; i < n; i++) {
-        char text[32];
+        char text[DECIMAL_TEXT_MAX];
+        const char *end;
         for (int digits = 6; digits <= 9; digits++) {
-            (void)snprintf(text, sizeof text, "%.*g", digits, (double)values[i]);
-            if (strtof(text, NULL) == values[i])
+            decimal_write((double)values[i], digits, text);
+            if (decimal_read(text, &decimals[i], &end) && (float)decimals[i] == values[i])
                 break;
         }
-        decimals[i] = strtod(text, NULL);
     }
     return cJSON_CreateDoubleArray(decimals, n);
 }

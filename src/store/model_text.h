@@ -46,6 +46,10 @@ NODISCARD enum der_status text_names(struct der_ctx *ctx, const char *source, co
                                      int least, struct arena *arena, const char *const **names,
                                      int *n);
 
+/* The words of the format: "3x3", "plain" ... */
+const char *text_stem_name(enum resnet_stem stem);
+const char *text_geometry_name(enum augment_geometry geometry);
+
 /* The widths of a network, and back; the size of its images is the caller's. NULL: no memory. */
 cJSON *text_from_spec(const struct resnet_spec *spec);
 NODISCARD enum der_status text_to_spec(struct der_ctx *ctx, const char *source, const cJSON *object,

@@ -90,8 +90,9 @@ enum der_status tensor_list_add_params(struct tensor_list *list, const char *pre
 
 /* ---- writing ------------------------------------------------------------------------------------- */
 
-static const enum safetensors_dtype BY_WIDTH[] = {SAFETENSORS_F64, SAFETENSORS_I64, SAFETENSORS_F32,
-                                                  SAFETENSORS_I32, SAFETENSORS_U8};
+static const enum safetensors_dtype BY_WIDTH[] = {
+    SAFETENSORS_F64, SAFETENSORS_I64,  SAFETENSORS_F32, SAFETENSORS_I32,
+    SAFETENSORS_F16, SAFETENSORS_BF16, SAFETENSORS_U8};
 _Static_assert(sizeof BY_WIDTH / sizeof BY_WIDTH[0] == SAFETENSORS_DTYPES,
                "every type has a place");
 
@@ -183,6 +184,25 @@ enum der_status params_restore(struct safetensors_file *file, const char *prefix
             struct safetensors_tensor wanted = stored(prefix, &set->items[i], v > 0, name);
             TRY(restore_one(file, &wanted, set, i, v > 0));
         }
+    }
+    return DER_OK;
+}
+
+enum der_status params_check_variances(const struct param_set *set, const char *source,
+                                       const char *prefix)
+{
+    struct mem *mem = &set->ctx->mem;
+    for (int i = LAYER_VAR; i < set->n; i += PARAMS_PER_LAYER) {
+        int64_t n = shape_count(set->items[i].shape);
+        float *values = mem_alloc(mem, (size_t)n, sizeof *values);
+        enum der_status status = values ? param_read(set, i, values) : ctx_nomem(set->ctx);
+        for (int64_t c = 0; c < n && status == DER_OK; c++)
+            if (values[c] < 0.0f)
+                status =
+                    ctx_fail(set->ctx, DER_FORMAT, "%s: tensor '%s%s' holds a negative variance",
+                             source, prefix, set->items[i].name);
+        mem_free(mem, values);
+        TRY(status);
     }
     return DER_OK;
 }

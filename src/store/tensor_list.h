@@ -9,7 +9,7 @@
 
 #include "core/arena.h"
 #include "io/safetensors.h"
-#include "nn/params.h"
+#include "model/resnet.h"
 
 /* One tensor and where its data lies. */
 struct tensor_source {
@@ -55,5 +55,9 @@ NODISCARD enum der_status params_are_stored(struct safetensors_file *file, const
 /* Fills an allocated set. Numbers that are not finite are DER_FORMAT. */
 NODISCARD enum der_status params_restore(struct safetensors_file *file, const char *prefix,
                                          struct param_set *set, bool moving);
+
+/* A variance below 0 has no root: DER_FORMAT for the parameters of a network that hold one. */
+NODISCARD enum der_status params_check_variances(const struct param_set *set, const char *source,
+                                                 const char *prefix);
 
 #endif

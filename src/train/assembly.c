@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-enum { MAX_FROZEN = SEQUENCE_MAX - 1 };
+enum { MAX_FROZEN = SEQUENCE_MAX - 3 }; /* beside them: feed, trained part, tally */
 
 void desks_init(struct desks *desks, struct backend *be, const struct resnet_spec *spec,
                 int64_t feature_dim)
@@ -67,6 +67,12 @@ enum der_status assembly_attach(struct graph *g, struct assembly_io *io, struct 
     return DER_OK;
 }
 
+/* A matter of settings alone, so that a resumed run compiles what an unbroken one had. */
+static bool is_seldom(const struct desks *desks, int batch)
+{
+    return desks->usual[0] > 0 && batch != desks->usual[0] && batch != desks->usual[1];
+}
+
 static enum der_status declare_inputs(const struct assembly_plan *plan, struct graph *g,
                                       struct assembly_io *io)
 {
@@ -104,8 +110,10 @@ static enum der_status bind_all(const struct assembly_plan *plan, const struct g
         TRY(params_bind(&io->use[i], p));
     for (int i = 0; i < ASSEMBLY_MAX_SCALARS; i++) {
         struct span span = {.buffer = plan->scalars, .offset = (size_t)i * sizeof(float)};
-        if (io->scalar[i] != NO_VALUE)
-            TRY(program_bind(p, io->scalar[i], span));
+        if (io->scalar[i] == NO_VALUE)
+            continue;
+        TRY(program_bind(p, io->scalar[i], span));
+        a->scalars = plan->scalars;
     }
     if (io->n_losses == 0)
         return DER_OK;
@@ -124,6 +132,7 @@ static enum der_status compile(const struct assembly_plan *plan, struct assembly
         io.scalar[i] = NO_VALUE;
     struct graph *g;
     TRY(graph_new(plan->be->ctx, &g));
+    g->runs_seldom = is_seldom(plan->desks, a->desk.batch);
     enum der_status status = declare_inputs(plan, g, &io);
     if (status == DER_OK)
         status = plan->describe(plan->self, g, &io);
@@ -147,7 +156,10 @@ static enum der_status make_sequence(const struct assembly_plan *plan, struct as
     int64_t col = 0;
     for (int i = 0; i < plan->n_frozen; i++) {
         const struct folded *folded;
-        TRY(extractor_folded(plan->frozen[i], a->desk.batch, &folded));
+        if (is_seldom(plan->desks, a->desk.batch))
+            TRY(extractor_folded_seldom(plan->frozen[i], a->desk.batch, &folded));
+        else
+            TRY(extractor_folded(plan->frozen[i], a->desk.batch, &folded));
         struct span feature = {a->desk.matrix, (size_t)col * sizeof(float),
                                plan->desks->feature_dim};
         TRY(folded_bind(folded, (struct span){.buffer = a->desk.image}, feature));
@@ -213,8 +225,10 @@ struct stage_program assembly_program(const struct assembly *assembly)
     return (struct stage_program){.sequence = assembly->sequence,
                                   .image = assembly->desk.image,
                                   .labels = assembly->desk.labels,
+                                  .scalars = assembly->scalars,
                                   .losses = assembly->losses,
                                   .rank = assembly->rank,
                                   .logits = assembly->logits,
-                                  .n_logits = assembly->n_logits};
+                                  .n_logits = assembly->n_logits,
+                                  .matrix = assembly->desk.matrix};
 }

@@ -28,6 +28,8 @@ struct desks {
     struct backend *be;
     int channels, height, width; /* of the images */
     int64_t feature_dim;         /* columns of the matrix */
+    int usual[2]; /* full batches of training and testing: programs for others are compiled
+                                  * fast rather than made to run fast; 0: all are usual */
     struct desk item[DESKS_MAX];
     int n;
 };
@@ -36,7 +38,7 @@ void desks_init(struct desks *desks, struct backend *be, const struct resnet_spe
                 int64_t feature_dim);
 void desks_fini(struct desks *desks);
 
-enum { ASSEMBLY_MAX_SCALARS = 8, ASSEMBLY_MAX_USES = 4, ASSEMBLY_MAX_SIZES = 8 };
+enum { ASSEMBLY_MAX_SCALARS = STAGE_MAX_SCALARS, ASSEMBLY_MAX_USES = 4, ASSEMBLY_MAX_SIZES = 8 };
 
 /* Values of the described graph. image, labels and matrix are declared before `describe` is called;
  * the rest it fills in, and everything is bound afterwards. */
@@ -71,6 +73,7 @@ struct assembly {
     struct desk desk;                      /* borrowed from the desks */
     struct buffer *losses, *rank, *logits; /* NULL where the graph has none */
     int n_logits;
+    struct buffer *scalars; /* the stage's, NULL where the graph has none */
 };
 
 /* Compiled assemblies by batch size. Zero-initialise. */

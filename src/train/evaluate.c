@@ -23,28 +23,42 @@ void evaluation_fini(struct der_ctx *ctx, struct evaluation *evaluation)
     *evaluation = (struct evaluation){0};
 }
 
-/* One test: what is run, and what of a batch is read back. */
+/* One test: what is run, and what of it is read back. */
 struct test {
     struct der_ctx *ctx;
-    const struct evaluate_options *options;
+    const struct evaluation_options *options;
     struct stage_program program;
-    int32_t *ranks; /* [batch] */
-    float *logits;  /* [batch, n_logits], or NULL */
+    struct feeder *feeder;
+    float *logits; /* [batch, n_logits], or NULL */
+    int64_t n_batches;
     struct evaluation *result;
 };
 
-static enum der_status count_batch(const struct test *test, const struct batch *batch)
+static void count_rows(const int32_t *labels, const int32_t *ranks, int64_t n, struct evaluation *e)
 {
-    struct evaluation *e = test->result;
-    TRY(buffer_read(test->program.rank, 0, test->ranks, (size_t)batch->n * sizeof *test->ranks));
-    for (int i = 0; i < batch->n; i++) {
-        int32_t label = batch->labels[i];
-        assert(label >= 0 && label < e->n_classes);
+    for (int64_t i = 0; i < n; i++) {
+        int32_t label = labels[i];
+        if (label < 0)
+            continue; /* rows that fill up a batch */
+        assert(label < e->n_classes);
         e->n[label]++;
-        e->top1[label] += test->ranks[i] == 0;
-        e->top5[label] += test->ranks[i] < TOP;
+        e->top1[label] += ranks[i] == 0;
+        e->top5[label] += ranks[i] < TOP;
     }
-    return DER_OK;
+}
+
+static enum der_status count_all(const struct test *test)
+{
+    struct mem *mem = &test->ctx->mem;
+    int64_t n = test->n_batches * test->options->data->batch;
+    int32_t *ranks = mem_alloc(mem, (size_t)n, sizeof *ranks);
+    if (!ranks)
+        return ctx_nomem(test->ctx);
+    enum der_status status = feeder_ranks(test->feeder, 0, test->n_batches, ranks);
+    if (status == DER_OK)
+        count_rows(feeder_labels(test->feeder), ranks, n, test->result);
+    mem_free(mem, ranks);
+    return status;
 }
 
 /* The first of the largest logits, as op RANK has it, and p = 1 / sum_k exp((z_k - z_max) / T). */
@@ -61,82 +75,97 @@ static void guess(const float *logits, int n, double temperature, struct predict
     out->confidence = isfinite(sum) ? (float)(1.0 / sum) : 0.0F;
 }
 
-static enum der_status keep_batch(const struct test *test, const struct batch *batch)
+/* Of the batch that was run last, for which this waits. */
+static enum der_status keep_batch(const struct test *test, int rows)
 {
     struct evaluation *e = test->result;
+    int64_t first = test->n_batches * test->options->data->batch;
+    const int32_t *labels = feeder_labels(test->feeder) + first;
+    const int64_t *samples = feeder_samples(test->feeder) + first;
     size_t row = (size_t)test->program.n_logits;
-    size_t n = (size_t)batch->n;
+    size_t n = (size_t)rows;
     TRY(buffer_read(test->program.logits, 0, test->logits, n * row * sizeof *test->logits));
     for (size_t i = 0; i < n; i++) {
         struct prediction *p = &e->predictions[e->n_predictions++];
-        *p = (struct prediction){.sample = batch->samples[i], .label = batch->labels[i]};
+        *p = (struct prediction){.sample = samples[i], .label = labels[i]};
         guess(test->logits + i * row, (int)row, test->options->temperature, p);
     }
     return DER_OK;
 }
 
-static enum der_status run_batches(struct test *test, struct loader *loader,
-                                   const struct train_hooks *hooks)
+/* One batch; *rows is 0 when there was none left. */
+static enum der_status run_next(struct feeder *feeder, const struct stage_program *program,
+                                const struct train_hooks *hooks, struct der_ctx *ctx, int *rows)
 {
-    const struct augment_spec *spec = test->options->data->augment;
-    const struct stage_program *program = &test->program;
-    size_t image_floats = (size_t)spec->channels * (size_t)spec->height * (size_t)spec->width;
-    TRY(loader_start(loader, 0, 0));
-    for (;;) {
-        const struct batch *batch;
-        if (train_cancelled(hooks))
-            return ctx_fail(test->ctx, DER_CANCELLED, "evaluation stopped on request");
-        TRY(loader_next(loader, &batch));
-        if (!batch)
+    if (train_cancelled(hooks))
+        return ctx_fail(ctx, DER_CANCELLED, "evaluation stopped on request");
+    TRY(feeder_next(feeder, rows));
+    return *rows > 0 ? feeder_run(feeder, program) : DER_OK;
+}
+
+enum der_status evaluate_batches(struct feeder *feeder, const struct stage_program *program,
+                                 const struct train_hooks *hooks, struct der_ctx *ctx,
+                                 int64_t *n_batches)
+{
+    *n_batches = 0;
+    TRY(feeder_start(feeder, 0, NULL));
+    for (;; ++*n_batches) {
+        int rows;
+        TRY(run_next(feeder, program, hooks, ctx, &rows));
+        if (rows == 0)
             return DER_OK;
-        size_t n = (size_t)batch->n;
-        TRY(buffer_write(program->image, 0, batch->images, n * image_floats * sizeof(float)));
-        TRY(buffer_write(program->labels, 0, batch->labels, n * sizeof *batch->labels));
-        TRY(sequence_run(program->sequence));
-        TRY(count_batch(test, batch));
-        if (test->logits)
-            TRY(keep_batch(test, batch));
     }
 }
 
-/* Room for what is read back, and for the predictions where they are wanted. */
-static enum der_status reserve(struct test *test)
+static enum der_status run_and_keep(struct test *test, const struct train_hooks *hooks)
+{
+    TRY(feeder_start(test->feeder, 0, NULL));
+    for (;; test->n_batches++) {
+        int rows;
+        TRY(run_next(test->feeder, &test->program, hooks, test->ctx, &rows));
+        if (rows == 0)
+            return DER_OK;
+        TRY(keep_batch(test, rows));
+    }
+}
+
+static enum der_status reserve_predictions(struct test *test)
 {
     const struct loader_options *data = test->options->data;
     struct mem *mem = &test->ctx->mem;
-    size_t batch = (size_t)data->batch;
-    test->ranks = mem_alloc(mem, batch, sizeof *test->ranks);
-    if (!test->ranks)
-        return ctx_nomem(test->ctx);
-    if (!test->program.logits)
-        return DER_OK;
     struct evaluation *e = test->result;
-    test->logits = mem_alloc(mem, batch * (size_t)test->program.n_logits, sizeof *test->logits);
+    size_t values = (size_t)data->batch * (size_t)test->program.n_logits;
+    test->logits = mem_alloc(mem, values, sizeof *test->logits);
     e->predictions = mem_alloc(mem, (size_t)data->view->n, sizeof *e->predictions);
     return test->logits && e->predictions ? DER_OK : ctx_nomem(test->ctx);
 }
 
 static enum der_status run_test(struct test *test, const struct train_hooks *hooks)
 {
-    struct loader *loader;
-    TRY(reserve(test));
-    TRY(loader_new(test->ctx, test->options->data, &loader));
-    enum der_status status = run_batches(test, loader, hooks);
-    loader_free(loader);
-    return status;
+    if (test->options->temperature > 0.0) {
+        TRY(reserve_predictions(test));
+        TRY(run_and_keep(test, hooks));
+    } else {
+        TRY(evaluate_batches(test->feeder, &test->program, hooks, test->ctx, &test->n_batches));
+    }
+    return count_all(test);
 }
 
-enum der_status evaluate(struct der_ctx *ctx, const struct evaluate_options *options,
+enum der_status evaluate(const struct evaluation_options *options, int n_classes,
                          const struct train_hooks *hooks, struct evaluation *out)
 {
-    struct test test = {.ctx = ctx, .options = options, .result = out};
+    struct test test = {.ctx = options->be->ctx, .options = options, .result = out};
+    const struct feeder_options feeding = {
+        .be = options->be, .resident = options->resident, .data = options->data, .ranks = true};
     assert(options->data->mode == LOADER_EVAL);
-    TRY(evaluation_init(ctx, options->n_classes, out));
+    TRY(evaluation_init(test.ctx, n_classes, out));
     TRY(options->ops->program(options->self, options->data->batch, &test.program));
     assert(test.program.rank);
+    assert(options->temperature == 0.0 || test.program.logits);
+    TRY(feeder_new(test.ctx, &feeding, &test.feeder));
     enum der_status status = run_test(&test, hooks);
-    mem_free(&ctx->mem, test.ranks);
-    mem_free(&ctx->mem, test.logits);
+    feeder_free(test.feeder);
+    mem_free(&test.ctx->mem, test.logits);
     return status;
 }
 

@@ -18,19 +18,27 @@ struct evaluation {
     int64_t n_predictions;
 };
 
-/* What is tested, and on what. */
-struct evaluate_options {
-    const struct stage_ops *ops; /* of these only `program` is called; it must measure ranks */
-    void *self;                  /* argument of ops */
+struct evaluation_options {
+    struct backend *be;
+    struct resident *resident;   /* or NULL */
+    const struct stage_ops *ops; /* whose `program` is used, and nothing else */
+    void *self;
     const struct loader_options *data; /* mode LOADER_EVAL */
-    int n_classes;
-    double temperature; /* above 0; of the confidence, where the program tells its logits */
+    /* Of the confidence of predictions, which are kept then; the program must tell its logits. 0: none are. */
+    double temperature;
 };
 
-/* The last batch is padded, its padding not counted. Predictions are kept where the program tells its logits.
- * Free with evaluation_fini, also after a failure. */
-NODISCARD enum der_status evaluate(struct der_ctx *ctx, const struct evaluate_options *options,
+/* The model behind a stage's `program`, which must measure ranks. The last batch is padded, its padding not
+ * counted. Keeping predictions waits for every batch. Free with evaluation_fini, also after a failure. */
+NODISCARD enum der_status evaluate(const struct evaluation_options *options, int n_classes,
                                    const struct train_hooks *hooks, struct evaluation *out);
+
+/* One pass of a feeder through a program without scalars; what it kept is read afterwards. */
+NODISCARD enum der_status evaluate_batches(struct feeder *feeder,
+                                           const struct stage_program *program,
+                                           const struct train_hooks *hooks, struct der_ctx *ctx,
+                                           int64_t *n_batches);
+
 void evaluation_fini(struct der_ctx *ctx, struct evaluation *evaluation);
 
 /* Per cent over the classes [first, last), all images alike; 0 when there are none. */

@@ -12,19 +12,27 @@ static const double DIVERGED_LOSS = 1e6;
 /* How often hooks hear of progress within an epoch. */
 static const double PROGRESS_SECONDS = 0.2;
 
+/* How long a back end may work before it is looked at. */
+static const double LOOK_SECONDS = 0.25;
+
 struct run {
     struct der_ctx *ctx;
     const struct stage *stage;
     const struct train_hooks *hooks;
-    struct loader *loader;
-    int32_t *ranks;       /* [batch] read back */
+    struct feeder *feeder;
+    float *scalars;       /* [n_iterations][STAGE_MAX_SCALARS] of this epoch */
+    float *losses_read;   /* [n_iterations][n_losses] read back */
+    int32_t *ranks_read;  /* [n_iterations][batch] likewise */
     double start;         /* clock when the stage began */
     double last_report;   /* clock of the latest progress */
+    double last_look;     /* clock when results were read last */
     int64_t images_total; /* seen by this stage so far */
     int64_t iterations;   /* run so far */
+    int64_t patience;     /* iterations to run before the next look */
     /* sums of this epoch */
     double losses[STAGE_MAX_LOSSES];
     int64_t images, correct, ranked;
+    int64_t added; /* iterations in them */
 };
 
 bool train_cancelled(const struct train_hooks *hooks)
@@ -33,14 +41,10 @@ bool train_cancelled(const struct train_hooks *hooks)
 }
 
 /* Adds the losses of one iteration, weighted by its images so that the tail counts as what it is. */
-static enum der_status add_losses(struct run *run, const struct stage_program *program,
-                                  const struct moment *now, int n)
+static enum der_status add_losses(struct run *run, const float *losses, const struct moment *now,
+                                  int64_t n)
 {
     const struct stage *stage = run->stage;
-    float losses[STAGE_MAX_LOSSES];
-    if (stage->n_losses == 0)
-        return DER_OK;
-    TRY(buffer_read(program->losses, 0, losses, (size_t)stage->n_losses * sizeof *losses));
     for (int i = 0; i < stage->n_losses; i++) {
         double loss = (double)losses[i];
         if (!isfinite(loss) || fabs(loss) > DIVERGED_LOSS)
@@ -49,20 +53,50 @@ static enum der_status add_losses(struct run *run, const struct stage_program *p
                             " at learning rate %g: training has diverged",
                             stage->name, stage->loss_names[i], loss, now->epoch + 1,
                             now->iteration + 1, now->n_iterations, now->lr);
-        run->losses[i] += n * loss;
+        run->losses[i] += (double)n * loss;
     }
     return DER_OK;
 }
 
-static enum der_status add_accuracy(struct run *run, const struct stage_program *program, int n)
+/* Reads what iterations gave that are not in the sums yet, and adds it; `now` is the last of them. */
+static enum der_status look(struct run *run, const struct moment *now, bool ranked)
 {
-    if (!program->rank)
-        return DER_OK;
-    TRY(buffer_read(program->rank, 0, run->ranks, (size_t)n * sizeof *run->ranks));
-    for (int i = 0; i < n; i++)
-        run->correct += run->ranks[i] == 0;
-    run->ranked += n;
+    const struct stage *stage = run->stage;
+    const int64_t first = run->added;
+    const int64_t end = now->iteration + 1;
+    const int32_t *labels = feeder_labels(run->feeder);
+    const int batch = stage->data.batch;
+    if (stage->n_losses > 0)
+        TRY(feeder_losses(run->feeder, first, end, run->losses_read));
+    if (ranked)
+        TRY(feeder_ranks(run->feeder, first, end, run->ranks_read));
+    for (struct moment then = *now; run->added < end; run->added++) {
+        int64_t n = 0;
+        then.iteration = run->added;
+        const int32_t *rank = run->ranks_read + (then.iteration - first) * batch;
+        for (; n < batch && labels[then.iteration * batch + n] >= 0; n++)
+            run->correct += ranked && rank[n] == 0;
+        TRY(add_losses(run, run->losses_read + (then.iteration - first) * stage->n_losses, &then,
+                       n));
+        run->ranked += ranked ? n : 0;
+        run->images += n;
+        run->images_total += n;
+    }
     return DER_OK;
+}
+
+/* Host back ends are done when a call returns: every iteration is looked at. Others are given work for
+ * LOOK_SECONDS, by the pace since the last look. */
+static void set_patience(struct run *run, int64_t n)
+{
+    double clock = clock_seconds();
+    double seconds = clock - run->last_look;
+    run->last_look = clock;
+    run->patience = 1;
+    if (run->stage->be->ops->is_device && n > 0 && seconds < (double)n * LOOK_SECONDS)
+        run->patience = (int64_t)((double)n * LOOK_SECONDS / seconds);
+    if (run->patience > 2 * n) /* the first iterations compile and capture */
+        run->patience = 2 * n;
 }
 
 static struct train_progress progress_of(const struct run *run, const struct moment *now,
@@ -106,49 +140,55 @@ static enum der_status report(struct run *run, const struct moment *now)
     return p.epoch_done && hooks->epoch_done ? hooks->epoch_done(hooks->user, &p) : DER_OK;
 }
 
-static enum der_status run_batch(struct run *run, const struct batch *batch,
-                                 const struct moment *now)
+/* What every iteration of the epoch will be told. */
+static void fill_scalars(struct run *run, struct moment now)
 {
     const struct stage *stage = run->stage;
-    const struct augment_spec *spec = stage->data.augment;
-    size_t n = (size_t)batch->n;
-    size_t image_floats = (size_t)spec->channels * (size_t)spec->height * (size_t)spec->width;
-    struct stage_program program;
-    TRY(stage->ops->program(stage->self, batch->n, &program));
-    TRY(buffer_write(program.image, 0, batch->images, n * image_floats * sizeof(float)));
-    TRY(buffer_write(program.labels, 0, batch->labels, n * sizeof *batch->labels));
-    TRY(stage->ops->scalars(stage->self, now));
-    TRY(sequence_run(program.sequence));
-    TRY(add_losses(run, &program, now, batch->n));
-    TRY(add_accuracy(run, &program, batch->n));
-    run->images += batch->n;
-    run->images_total += batch->n;
-    run->iterations++;
-    return DER_OK;
+    for (now.iteration = 0; now.iteration < now.n_iterations; now.iteration++) {
+        float *scalars = run->scalars + now.iteration * STAGE_MAX_SCALARS;
+        for (int i = 0; i < STAGE_MAX_SCALARS; i++)
+            scalars[i] = 0.0f;
+        stage->ops->scalars(stage->self, &now, scalars);
+    }
+}
+
+static enum der_status begin_epoch(struct run *run, const struct moment *now)
+{
+    const struct stage *stage = run->stage;
+    for (int i = 0; i < stage->n_losses; i++)
+        run->losses[i] = 0.0;
+    run->images = run->correct = run->ranked = run->added = 0;
+    if (stage->ops->epoch)
+        TRY(stage->ops->epoch(stage->self, now->epoch));
+    fill_scalars(run, *now);
+    return feeder_start(run->feeder, (uint32_t)now->epoch, run->scalars);
 }
 
 static enum der_status run_epoch(struct run *run, int epoch)
 {
     const struct stage *stage = run->stage;
     struct moment now = {.epoch = epoch,
-                         .n_iterations = loader_batches(run->loader),
+                         .n_iterations = feeder_batches(run->feeder),
                          .lr = schedule_lr(&stage->schedule, epoch)};
-    for (int i = 0; i < stage->n_losses; i++)
-        run->losses[i] = 0.0;
-    run->images = run->correct = run->ranked = 0;
-    if (stage->ops->epoch)
-        TRY(stage->ops->epoch(stage->self, epoch));
-    TRY(loader_start(run->loader, (uint32_t)epoch, 0));
+    TRY(begin_epoch(run, &now));
     for (;; now.iteration++) {
-        const struct batch *batch;
+        struct stage_program program;
+        int rows;
         if (train_cancelled(run->hooks))
             return ctx_fail(run->ctx, DER_CANCELLED, "%s: stopped in epoch %d on request",
                             stage->name, epoch + 1);
-        TRY(loader_next(run->loader, &batch));
-        if (!batch)
+        TRY(feeder_next(run->feeder, &rows));
+        if (rows == 0)
             break;
-        TRY(run_batch(run, batch, &now));
+        TRY(stage->ops->program(stage->self, rows, &program));
+        TRY(feeder_run(run->feeder, &program));
+        run->iterations++;
         bool epoch_done = now.iteration + 1 == now.n_iterations;
+        const int64_t waiting = now.iteration + 1 - run->added;
+        if (!epoch_done && waiting < run->patience)
+            continue;
+        TRY(look(run, &now, program.rank != NULL));
+        set_patience(run, waiting);
         if (epoch_done && stage->ops->epoch_end)
             TRY(stage->ops->epoch_end(stage->self, epoch));
         TRY(report(run, &now));
@@ -156,21 +196,42 @@ static enum der_status run_epoch(struct run *run, int epoch)
     return stage->ops->save ? stage->ops->save(stage->self, epoch + 1) : DER_OK;
 }
 
+static enum der_status open_run(struct run *run)
+{
+    const struct stage *stage = run->stage;
+    struct mem *mem = &run->ctx->mem;
+    const struct feeder_options options = {.be = stage->be,
+                                           .resident = stage->resident,
+                                           .data = &stage->data,
+                                           .n_losses = stage->n_losses,
+                                           .ranks = true};
+    TRY(feeder_new(run->ctx, &options, &run->feeder));
+    size_t n = (size_t)feeder_batches(run->feeder);
+    if (n == 0)
+        return ctx_fail(run->ctx, DER_ARG, "%s: there are no images to train on", stage->name);
+    run->scalars = mem_alloc(mem, n, STAGE_MAX_SCALARS * sizeof *run->scalars);
+    run->losses_read = mem_alloc(mem, n, STAGE_MAX_LOSSES * sizeof *run->losses_read);
+    run->ranks_read = mem_alloc(mem, n, (size_t)stage->data.batch * sizeof *run->ranks_read);
+    return run->scalars && run->losses_read && run->ranks_read ? DER_OK : ctx_nomem(run->ctx);
+}
+
 enum der_status train_stage(struct der_ctx *ctx, const struct stage *stage, int first_epoch,
                             const struct train_hooks *hooks)
 {
     assert(stage->n_losses <= STAGE_MAX_LOSSES && stage->data.mode == LOADER_TRAIN);
     TRY(schedule_check(ctx, &stage->schedule));
-    struct run run = {.ctx = ctx, .stage = stage, .hooks = hooks, .start = clock_seconds()};
-    run.ranks = mem_alloc(&ctx->mem, (size_t)stage->data.batch, sizeof *run.ranks);
-    if (!run.ranks)
-        return ctx_nomem(ctx);
-    enum der_status status = loader_new(ctx, &stage->data, &run.loader);
-    if (status == DER_OK && loader_batches(run.loader) == 0)
-        status = ctx_fail(ctx, DER_ARG, "%s: there are no images to train on", stage->name);
+    struct run run = {.ctx = ctx,
+                      .stage = stage,
+                      .hooks = hooks,
+                      .start = clock_seconds(),
+                      .last_look = clock_seconds(),
+                      .patience = 1};
+    enum der_status status = open_run(&run);
     for (int epoch = first_epoch; epoch < stage->schedule.epochs && status == DER_OK; epoch++)
         status = run_epoch(&run, epoch);
-    loader_free(run.loader);
-    mem_free(&ctx->mem, run.ranks);
+    feeder_free(run.feeder);
+    mem_free(&ctx->mem, run.scalars);
+    mem_free(&ctx->mem, run.losses_read);
+    mem_free(&ctx->mem, run.ranks_read);
     return status;
 }

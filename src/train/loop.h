@@ -3,28 +3,17 @@
  * is computed is the loop's.
  *
  * A stage compiles a program for every batch size it meets (the full one and the tail of an epoch)
- * and writes its scalars before each iteration; the loop feeds batches, follows the schedule, averages
+ * and says what its scalars are in each iteration; the loop feeds batches, follows the schedule, averages
  * the losses, watches for numbers that leave the finite range, reports progress and stops on request.
+ *
+ * A back end that works on after a call has returned is only looked at a few times a second: what an
+ * iteration gave is kept there (feeder.h) and added up later, in the same order.
  */
 #ifndef TRAIN_LOOP_H
 #define TRAIN_LOOP_H
 
-#include "data/loader.h"
-#include "graph/backend.h"
+#include "train/feeder.h"
 #include "train/schedule.h"
-
-enum { STAGE_MAX_LOSSES = 8 };
-
-/* What a stage has compiled for one batch size. Borrowed from the stage. */
-struct stage_program {
-    struct sequence *sequence;
-    struct buffer *image;  /* [batch, c, h, w] */
-    struct buffer *labels; /* i32 [batch] */
-    struct buffer *losses; /* [n_losses]; NULL when n_losses is 0 */
-    struct buffer *rank;   /* i32 [batch], or NULL: accuracy is not measured */
-    struct buffer *logits; /* [batch, n_logits], or NULL: nobody wants to know what was guessed */
-    int n_logits;
-};
 
 /* Where the loop stands. */
 struct moment {
@@ -41,8 +30,8 @@ struct stage_ops {
     NODISCARD enum der_status (*epoch)(void *self, int epoch);
     /* After the last iteration of an epoch, before it is reported; NULL: nothing to do. */
     NODISCARD enum der_status (*epoch_end)(void *self, int epoch);
-    /* Before every iteration: learning rate, loss weights and so on. */
-    NODISCARD enum der_status (*scalars)(void *self, const struct moment *now);
+    /* Learning rate, loss weights and so on of an iteration; asked for a whole epoch after `epoch`. */
+    void (*scalars)(void *self, const struct moment *now, float scalars[STAGE_MAX_SCALARS]);
     /* After an epoch was reported, with the number of epochs done: the place to save what would be needed to
      * go on from here; NULL: nothing to do. */
     NODISCARD enum der_status (*save)(void *self, int epochs_done);
@@ -56,6 +45,8 @@ struct stage {
     int n_losses;
     struct schedule schedule;
     struct loader_options data; /* mode LOADER_TRAIN */
+    struct backend *be;         /* where the programs run */
+    struct resident *resident;  /* images that it holds, or NULL */
 };
 
 /* Averages since the epoch began. */

@@ -242,5 +242,7 @@ int main(void)
         TEST(test_runs_repeat_to_the_byte_with_any_number_of_loaders),
         TEST(test_empty_views_are_refused),
     };
+    if (!test_backend_is_here())
+        return test_backend_skip();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

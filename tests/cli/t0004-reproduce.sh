@@ -37,6 +37,8 @@ check "and lists three orders of six rows" test "$(grep -c '^to do ' out)" -eq 1
 check "by row, order and folder" \
     grep -Eq '^to do +DER, 2 steps, order 3 +runs/cifar100-b50-2-rn32.der.order3$' out
 check "and makes nothing" test ! -e runs
+expect_code 0 "not even for events" "$DER" reproduce T8 --out runs --dry-run --tensorboard events
+check "that are asked for" test ! -e events
 expect_code 0 "rows and orders can be chosen" \
     "$DER" reproduce T8 --out runs --dry-run --row der-wop --row "$row" --orders 3,1
 check "by the paper's name or the label" test "$(grep -c . out)" -eq 8
@@ -45,7 +47,9 @@ check_fails "and no others are listed" grep -q 'order 2' out
 # ---- running ---------------------------------------------------------------------------------------
 
 run=(reproduce T8 "${short[@]}" --out runs --row "$row")
-expect_code 0 "a row runs under two orders" "$DER" "${run[@]}" --orders 1,2
+expect_code 0 "a row runs under two orders" "$DER" "${run[@]}" --orders 1,2 --tensorboard events
+check "each with events of its own" \
+    test "$(ls events/cifar100-b50-2-rn32.der.order{1,2}/events.out.tfevents.* | wc -l)" -eq 2
 check "each with its steps" test "$(grep -Ec '^ +[123]/3 ' out)" -eq 6
 check "and says where" grep -qx \
     "run 2 of 2: DER, 2 steps, order 2, in runs/cifar100-b50-2-rn32.der.order2" out

@@ -7,13 +7,13 @@
 #include "core/rng.h"
 #include "experiment/experiment.h"
 #include "store/model_file.h"
+#include "support/model_logits.h"
+#include "support/run_program.h"
 #include "support/scratch.h"
 #include "support/test_backend.h"
 #include "support/test_ctx.h"
 
 #include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { IMAGES = 1000, BATCH = 100, SIZE = 16, FLOATS = 3 * SIZE * SIZE, CLASSES = 4 };
 
@@ -22,20 +22,6 @@ static const char PYTHON[] = "/usr/bin/python3";
 static const char *const SETTINGS[] = {
     "step_classes=2", "order=seed:1", "network=resnet18-cifar", "width=0.12", "batch=16",
     "epochs=6",       "memory=20",    "classifier_epochs=4",    "lr=0.05",    "mask_gain=20"};
-
-/* Runs a program; its exit status, or -1. */
-static int run_program(const char *const *argv)
-{
-    int status;
-    pid_t child = fork();
-    if (child == 0) {
-        (void)execv(argv[0], (char *const *)argv);
-        _exit(127);
-    }
-    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
-        return -1;
-    return WEXITSTATUS(status);
-}
 
 static void train(struct der_ctx *ctx, const char *out)
 {
@@ -49,43 +35,9 @@ static void train(struct der_ctx *ctx, const char *out)
     assert_int_equal(summary.n_classes, CLASSES);
 }
 
-static enum der_status describe(void *self, struct graph *g, struct assembly_io *io)
-{
-    struct model *model = self;
-    struct param_use *head;
-    TRY(assembly_attach(g, io, model->classifier, false, &head));
-    TRY(graph_linear(g, io->matrix, head->value[0], NO_VALUE, &io->logits));
-    return graph_expose(g, io->logits);
-}
-
 static void write_floats(struct scratch *scratch, const char *name, const float *values, size_t n)
 {
     scratch_write(scratch, name, values, n * sizeof *values);
-}
-
-/* logits [IMAGES, CLASSES] of images [IMAGES, 3, SIZE, SIZE]. */
-static void predict(struct backend *be, struct model *model, const float *images, float *logits)
-{
-    struct desks desks;
-    struct assembly_cache cache = {0};
-    struct assembly *assembly;
-    struct assembly_plan plan = {.be = be,
-                                 .frozen = model->extractors,
-                                 .n_frozen = model->n_extractors,
-                                 .desks = &desks,
-                                 .self = model,
-                                 .describe = describe};
-    desks_init(&desks, be, &model->extractors[0]->spec, model_feature_dim(model));
-    assert_ok(be->ctx, assembly_get(&cache, &plan, BATCH, &assembly));
-    for (int i = 0; i < IMAGES; i += BATCH) {
-        assert_ok(be->ctx, buffer_write(assembly->desk.image, 0, images + (size_t)i * FLOATS,
-                                        BATCH * FLOATS * sizeof *images));
-        assert_ok(be->ctx, sequence_run(assembly->sequence));
-        assert_ok(be->ctx, buffer_read(assembly->logits, 0, logits + (size_t)i * CLASSES,
-                                       BATCH * CLASSES * sizeof *logits));
-    }
-    assembly_cache_fini(&cache);
-    desks_fini(&desks);
 }
 
 static void test_pytorch_computes_the_same_logits(void **state)
@@ -108,18 +60,13 @@ static void test_pytorch_computes_the_same_logits(void **state)
     assert_int_equal(model->n_extractors, 2);
     assert_int_equal(model->info.n_classes, CLASSES);
     rng_normal(images, IMAGES * FLOATS, 1.0, 7, RNG_TEST, 0);
-    predict(be, model, images, logits);
+    model_logits(be, model, images, IMAGES, BATCH, logits);
     write_floats(&scratch, "images", images, IMAGES * FLOATS);
     write_floats(&scratch, "logits", logits, IMAGES * CLASSES);
     model_free(model);
     backend_close(be);
     test_ctx_free(ctx);
 
-    static const char *const probe[] = {
-        PYTHON, "-c",
-        "import importlib.util as u, sys\n"
-        "sys.exit(not (u.find_spec('torch') and u.find_spec('numpy')))",
-        NULL};
     const char *const check[] = {PYTHON,
                                  "-B",
                                  DER_TESTS_DIR "/e2e/check_model.py",
@@ -128,7 +75,7 @@ static void test_pytorch_computes_the_same_logits(void **state)
                                  path[2],
                                  path[3],
                                  NULL};
-    bool has_torch = run_program(probe) == 0;
+    bool has_torch = python_has(PYTHON, "torch, numpy");
     int status = has_torch ? run_program(check) : 0;
     scratch_fini(&scratch);
     assert_int_equal(status, 0);

@@ -53,34 +53,43 @@ static void test_losses_fall_on_every_back_end(void **state)
 }
 
 /* Ten updates amplify the rounding differences of single ops (about 1e-7) by the curvature of the
- * loss; observed is 1e-5, allowed is ten times that. */
+ * loss; observed is 1e-5, allowed is ten times that. It goes on growing: 1e-2 for fifty. */
 static const double TEN_STEPS_TOLERANCE = 1e-4;
+static const double FIFTY_STEPS_TOLERANCE = 1e-2;
 
-static void assert_same_losses(float a[][N_LOSSES], float b[][N_LOSSES], int n, const char *what)
+static void assert_close_losses(float a[][N_LOSSES], float b[][N_LOSSES], int n, double tolerance,
+                                const char *what)
 {
     for (int i = 0; i < n; i++)
         for (int k = 0; k < N_LOSSES; k++) {
             double error = fabs((double)a[i][k] - (double)b[i][k]);
-            if (!(error <= TEN_STEPS_TOLERANCE * fabs((double)b[i][k])))
+            if (!(error <= tolerance * fabs((double)b[i][k])))
                 fail_msg("%s: step %d, loss %d: %.8g and %.8g", what, i, k, (double)a[i][k],
                          (double)b[i][k]);
         }
 }
 
-static void test_back_ends_agree_over_ten_steps(void **state)
+static void assert_same_losses(float a[][N_LOSSES], float b[][N_LOSSES], int n, const char *what)
+{
+    assert_close_losses(a, b, n, TEN_STEPS_TOLERANCE, what);
+}
+
+static void test_back_ends_agree_over_ten_steps_and_fifty(void **state)
 {
     (void)state;
+    enum { LONG = 50 };
     struct der_ctx *ctx = test_ctx_new(2);
-    float expected[STEPS][N_LOSSES];
+    float expected[LONG][N_LOSSES];
     struct rig *rig = open_rig(ctx, SMALL, "ref");
-    run_steps(rig, STEPS, expected);
+    run_steps(rig, LONG, expected);
     rig_close(rig);
     for (const struct backend_ops *const *be = test_backends(); *be; be++) {
-        float losses[STEPS][N_LOSSES];
+        float losses[LONG][N_LOSSES];
         rig = open_rig(ctx, SMALL, (*be)->name);
-        run_steps(rig, STEPS, losses);
+        run_steps(rig, LONG, losses);
         rig_close(rig);
         assert_same_losses(losses, expected, STEPS, (*be)->name);
+        assert_close_losses(losses, expected, LONG, FIFTY_STEPS_TOLERANCE, (*be)->name);
     }
     test_ctx_free(ctx);
 }
@@ -193,7 +202,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_losses_fall_on_every_back_end),
-        cmocka_unit_test(test_back_ends_agree_over_ten_steps),
+        cmocka_unit_test(test_back_ends_agree_over_ten_steps_and_fifty),
         cmocka_unit_test(test_fusion_changes_nothing_but_rounding),
         cmocka_unit_test(test_same_seed_and_threads_give_the_same_bytes),
         cmocka_unit_test(test_a_training_step_allocates_nothing),

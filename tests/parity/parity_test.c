@@ -32,7 +32,7 @@ static void compare_operand(const struct op_case *c, const struct operand *opera
     (void)op_case_text(c, text);
     strcat(strcat(text, " "), which);
     const int64_t n = shape_count(operand->shape);
-    if (operand->fill == FILL_RESULT_I32)
+    if (operand_is_int(operand))
         assert_ints_equal(actual, expected, n, text);
     else
         assert_tensor_close(actual, expected, n, NMSE_MAX, text);

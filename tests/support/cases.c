@@ -35,6 +35,8 @@ static void (*const generators[OP_COUNT])(enum op op, struct case_sink *sink) = 
     [OP_MASK_GATE_GRAD] = cases_mask,
     [OP_MASK_SPARSITY] = cases_mask,
     [OP_SGD] = cases_sgd,
+    [OP_FEED] = cases_feed,
+    [OP_TALLY] = cases_feed,
 };
 
 void case_emit(struct case_sink *sink, struct op_case c)

@@ -34,5 +34,6 @@ void cases_logits_loss(enum op op, struct case_sink *sink);
 void cases_pair_loss(enum op op, struct case_sink *sink);
 void cases_mask(enum op op, struct case_sink *sink);
 void cases_sgd(enum op op, struct case_sink *sink);
+void cases_feed(enum op op, struct case_sink *sink);
 
 #endif

@@ -26,6 +26,9 @@ char *made_run_config(struct der_ctx *ctx, const struct made_run *run)
     cJSON_AddItemToObject(root, "settings", settings);
     cJSON_AddStringToObject(root, "data_kind", "synth");
     cJSON_AddStringToObject(root, "precision", "f32");
+    cJSON_AddNumberToObject(root, "max_steps", run->max_steps);
+    if (run->init)
+        cJSON_AddStringToObject(root, "init", run->init);
     cJSON_AddNumberToObject(root, "train_images", run->train_images);
     cJSON_AddNumberToObject(root, "test_images", run->test_images);
     for (int i = 0; i < run->n_classes; i++) {
@@ -39,7 +42,6 @@ char *made_run_config(struct der_ctx *ctx, const struct made_run *run)
     for (size_t i = 0; i < sizeof TEXTS / sizeof TEXTS[0]; i++)
         cJSON_AddStringToObject(root, TEXTS[i][0], TEXTS[i][1]);
     cJSON_AddNumberToObject(root, "threads", 1);
-    cJSON_AddNumberToObject(root, "max_steps", run->max_steps);
     assert_ok(ctx, json_print(ctx, root, true, &text));
     json_free(root);
     return text;

@@ -21,7 +21,8 @@ struct made_run {
     double params;      /* of one extractor; step t has t of them */
     double bwt, fwt;    /* NAN: not measured */
     bool is_partial;    /* no end */
-    int max_steps;      /* it was to stop after so many; 0: none */
+    int max_steps;      /* in config.json */
+    const char *init;   /* weights it began with; NULL: none */
 };
 
 /* The text of its config.json and of its metrics.jsonl; caller frees with mem_free. */

@@ -63,11 +63,15 @@ struct operand operand_if(bool present, struct operand operand)
     return present ? operand : operand_absent();
 }
 
+bool operand_is_int(const struct operand *operand)
+{
+    return operand->fill == FILL_LABELS || operand->fill == FILL_GIVEN_I32 ||
+           operand->fill == FILL_RESULT_I32;
+}
+
 static enum dtype operand_dtype(const struct operand *operand)
 {
-    const bool is_int = operand->fill == FILL_LABELS || operand->fill == FILL_GIVEN_I32 ||
-                        operand->fill == FILL_RESULT_I32;
-    return is_int ? DTYPE_I32 : DTYPE_F32;
+    return operand_is_int(operand) ? DTYPE_I32 : DTYPE_F32;
 }
 
 /* ---- data on the host ---------------------------------------------------------------------- */

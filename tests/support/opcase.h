@@ -54,6 +54,9 @@ struct operand operand_result_i32(struct shape shape);
 struct operand operand_with_gap(struct operand operand, int64_t gap);
 struct operand operand_absent(void);
 
+/* True when it holds integers. */
+bool operand_is_int(const struct operand *operand);
+
 /* What distinguishes an operand that is there only in some cases. */
 struct operand operand_if(bool present, struct operand operand);
 

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-enum { SCALAR_LR, SCALAR_ONE, N_SCALARS };
+enum { SCALAR_LR, SCALAR_ONE };
 
 static const char *const LOSS_NAMES[] = {"loss"};
 
@@ -81,14 +81,14 @@ static enum der_status testing_program(void *self, int batch, struct stage_progr
     return DER_OK;
 }
 
-static enum der_status write_scalars(void *self, const struct moment *now)
+static void fill_scalars(void *self, const struct moment *now, float *scalars)
 {
-    struct supervised *model = self;
-    const float scalars[N_SCALARS] = {[SCALAR_LR] = (float)now->lr, [SCALAR_ONE] = 1.0f};
-    return buffer_write(model->scalars, 0, scalars, sizeof scalars);
+    (void)self;
+    scalars[SCALAR_LR] = (float)now->lr;
+    scalars[SCALAR_ONE] = 1.0f;
 }
 
-static const struct stage_ops TRAINING = {.program = training_program, .scalars = write_scalars};
+static const struct stage_ops TRAINING = {.program = training_program, .scalars = fill_scalars};
 static const struct stage_ops TESTING = {.program = testing_program};
 
 static enum der_status build(struct supervised *model)
@@ -153,17 +153,16 @@ enum der_status supervised_train(struct supervised *model, const char *name,
                           .loss_names = LOSS_NAMES,
                           .n_losses = 1,
                           .schedule = *schedule,
-                          .data = *data};
+                          .data = *data,
+                          .be = model->be,
+                          .resident = model->resident};
     return train_stage(model->be->ctx, &stage, 0, hooks);
 }
 
 enum der_status supervised_test(struct supervised *model, const struct loader_options *data,
                                 const struct train_hooks *hooks, struct evaluation *out)
 {
-    struct evaluate_options options = {.ops = &TESTING,
-                                       .self = model,
-                                       .data = data,
-                                       .n_classes = model->options.n_classes,
-                                       .temperature = 1.0};
-    return evaluate(model->be->ctx, &options, hooks, out);
+    const struct evaluation_options options = {
+        .be = model->be, .resident = model->resident, .ops = &TESTING, .self = model, .data = data};
+    return evaluate(&options, model->options.n_classes, hooks, out);
 }

@@ -24,6 +24,7 @@ struct supervised {
     struct desks desks;
     struct assembly_cache training; /* by batch size */
     struct assembly_cache testing;
+    struct resident *resident; /* borrowed; NULL: batches come from the host */
 };
 
 /* Builds and initialises; nothing is compiled yet. */

@@ -33,3 +33,23 @@ const char *test_backend(void)
         ops++;
     return wanted ? wanted : (*ops)->name;
 }
+
+bool test_backend_is_here(void)
+{
+    for (const struct backend_ops *const *ops = backend_list(); *ops; ops++)
+        if (strcmp((*ops)->name, test_backend()) == 0)
+            return backend_is_usable(*ops);
+    return false;
+}
+
+static void test_needs_its_back_end(void **state)
+{
+    (void)state;
+    (void)test_backends();
+}
+
+int test_backend_skip(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_needs_its_back_end)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -16,4 +16,9 @@ const struct backend_ops *const *test_backends(void);
 /* The first of them, for tests that need only one; never skips. */
 const char *test_backend(void);
 
+/* For the main of a program whose set-ups call test_backend(): false when that back end cannot be used here, and
+ * what the program then does instead: one test, skipped. */
+bool test_backend_is_here(void);
+int test_backend_skip(void);
+
 #endif

@@ -5,7 +5,7 @@
 # A tree in which every rule is met, with words in comments and strings that look like breaches.
 fresh_tree() {
     rm -rf tree
-    mkdir -p tree/src/{core,graph,nn,api,backend/ref,backend/cpu} tree/cli tree/include/der
+    mkdir -p tree/src/{core,graph,nn,api,backend/ref,backend/cpu} tree/{cli,examples} tree/include/der
     export DER_CHECK_ROOT=$PWD/tree
     echo '#include <stddef.h>' >tree/include/der/der.h
     printf '%s\n' '#include <der/der.h>' '#include <stdlib.h>' \
@@ -18,6 +18,7 @@ fresh_tree() {
     printf '%s\n' '#include "graph/graph.h"' '#include <oneapi/dnnl/dnnl.h>' '#include <omp.h>' \
         >tree/src/backend/cpu/cpu.c
     echo '#include "cli.h"' >tree/cli/main.c
+    echo '#include <der/der.h>' >tree/examples/a.c
     echo '#include <der/der.h>' >tree/cli/cli.h
     printf '%s\n' '#include "support/close.h"' '#include <cmocka.h>' \
         'int main(void) { printf("x"); exit(1); }' >tree/src/nn/nn_test.c
@@ -39,6 +40,8 @@ refuses "nn that includes a back end" src/nn/nn.c '#include "backend/ref/ref.h"'
 refuses "one back end that includes another" src/backend/cpu/cpu.c '#include "backend/ref/ref.h"'
 refuses "a unit test that looks upwards" src/core/mem_test.c '#include "graph/graph.h"'
 refuses "the program with an internal header" cli/main.c '#include "core/mem.h"'
+refuses "an example with anything that is not installed" examples/a.c '#include "core/mem.h"'
+refuses "numbers that follow the locale" src/graph/graph.c 'double d(void) { return strtod("1", NULL); }'
 refuses "a public header with an internal one" include/der/der.h '#include "core/mem.h"'
 refuses "library code that includes test code" src/nn/nn.c '#include "support/close.h"'
 refuses "a dnnl header outside its room" src/nn/nn.c '#include <oneapi/dnnl/dnnl.h>'

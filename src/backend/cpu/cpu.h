@@ -8,6 +8,7 @@
 #ifndef CPU_H
 #define CPU_H
 
+#include "backend/cpu/cpu_direct.h"
 #include "backend/cpu/cpu_kernels.h"
 #include "backend/cpu/cpu_winograd.h"
 #include "backend/cpu/dnnl_shim.h"
@@ -31,6 +32,9 @@ struct cpu_value {
     struct cpu_matrix dense_of; /* where a pitched matrix is, while a dense copy serves */
 };
 
+/* Who computes a convolution. */
+enum cpu_conv_kind { CONV_BY_DNNL, CONV_BY_WINOGRAD, CONV_BY_DIRECT };
+
 enum { DERIVED_SOURCES = 5 }; /* weights, gamma, beta, mean, var */
 
 /* Weights in the layout of a primitive, perhaps with a batch norm folded in. Refreshed when one of
@@ -41,11 +45,11 @@ struct cpu_derived {
     bool fresh; /* version[] means something */
     bool folded;
     float eps;                    /* folded: of the batch norm */
-    int64_t k, c;                 /* channels rounded up to full blocks */
-    const struct shim_conv *conv; /* whose layout; borrowed from the step it was made for */
-    struct shim_reorder *reorder; /* canonical to that; NULL: canonical, or Winograd */
-    bool winograd;                /* transformed for cpu_winograd() */
-    bool backward;                /* Winograd: of the gradient towards src */
+    int64_t k, c;                 /* channels, some rounded up to full blocks */
+    enum cpu_conv_kind kind;      /* whose layout */
+    const struct shim_conv *conv; /* CONV_BY_DNNL; borrowed from the step it was made for */
+    struct shim_reorder *reorder; /* canonical to that; NULL: canonical, or an own kernel's */
+    bool backward;                /* CONV_BY_WINOGRAD: of the gradient towards src */
     size_t offset;                /* of the weights in the derived block */
     size_t bias_offset;           /* folded: [k] */
 };
@@ -53,10 +57,12 @@ struct cpu_derived {
 /* A convolution and everything round it. Offsets count from the start of the step's scratch, which
  * begins with that of the primitive. */
 struct cpu_conv {
-    struct shim_conv *primitive;      /* NULL: cpu_winograd() does it */
-    struct conv_info info;            /* of either */
-    bool sum, relu;                   /* CONV2D_AFFINE */
-    struct conv_geometry geometry;    /* channels rounded up to full blocks */
+    enum cpu_conv_kind kind;
+    struct shim_conv *primitive; /* CONV_BY_DNNL */
+    struct conv_info info;       /* of any kind */
+    bool sum, relu;              /* CONV2D_AFFINE */
+    struct conv_geometry
+        geometry; /* channels rounded up to full blocks where the kernel wants it */
     struct shim_reorder *src_reorder; /* NULL where the value already has the layout */
     struct shim_reorder *dst_reorder;
     struct shim_reorder *residual_reorder;
@@ -96,6 +102,8 @@ struct cpu_program {
     char *block; /* temporaries and scratch */
     char *derived_block;
     bool resolved; /* addresses are those of the current bindings */
+    bool
+        own; /* nothing but own kernels: the same bits with any number of threads, and no failures */
     int threads;
 };
 
@@ -144,11 +152,13 @@ enum conv_pass cpu_conv_pass(enum op op);
 struct conv_geometry cpu_conv_geometry(struct shape src, struct shape weights, struct shape dst,
                                        const struct conv_attr *attr);
 /* Layouts that a convolution is fastest in. */
-NODISCARD enum der_status cpu_conv_prefers(struct cpu_backend *be,
+NODISCARD enum der_status cpu_conv_prefers(struct cpu_backend *be, enum conv_pass pass,
                                            const struct conv_geometry *geometry, int64_t *src_block,
                                            int64_t *dst_block);
 /* True when cpu_winograd() does better than anything in oneDNN. */
 bool cpu_conv_wants_winograd(const struct conv_spec *spec);
+/* True when cpu_direct() does. */
+bool cpu_conv_wants_direct(const struct conv_spec *spec);
 /* Algorithms worth trying for images of the given blocks, best first; returns how many. */
 enum { CONV_MAX_CHOICES = 4 };
 int cpu_conv_choices(const struct conv_spec *spec, struct conv_spec choices[CONV_MAX_CHOICES]);

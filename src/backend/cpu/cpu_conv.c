@@ -15,13 +15,10 @@ static char *scratch_at(const struct cpu_program *p, const struct cpu_step *step
     return p->block + step->scratch + offset;
 }
 
-/* Either kind of convolution, operands in its layouts. */
-static enum der_status convolve(struct cpu_program *p, const struct cpu_conv *conv,
-                                const struct conv_args *args, bool backward)
+static void run_winograd(const struct cpu_program *p, const struct cpu_conv *conv,
+                         const struct conv_args *args, bool backward)
 {
     const struct conv_geometry *g = &conv->geometry;
-    if (conv->primitive)
-        return shim_conv_run(conv->primitive, args);
     struct cpu_winograd winograd = {
         .n = g->n,
         .h = g->h,
@@ -37,6 +34,47 @@ static enum der_status convolve(struct cpu_program *p, const struct cpu_conv *co
         .scratch = args->scratch,
     };
     cpu_winograd(&winograd, p->threads);
+}
+
+static struct cpu_direct direct_sizes(const struct conv_geometry *g, int64_t src_block)
+{
+    return (struct cpu_direct){.n = g->n,
+                               .c = g->c,
+                               .h = g->h,
+                               .w = g->w,
+                               .k = g->k,
+                               .out_h = g->out_h,
+                               .out_w = g->out_w,
+                               .kernel = g->r,
+                               .stride = g->stride,
+                               .pad = g->pad,
+                               .src_block = src_block};
+}
+
+static void run_direct(const struct cpu_program *p, const struct cpu_conv *conv,
+                       const struct conv_args *args)
+{
+    struct cpu_direct direct = direct_sizes(&conv->geometry, conv->info.src_block);
+    direct.src = args->src;
+    direct.weights = args->weights;
+    direct.bias = args->bias;
+    direct.dst = args->dst;
+    direct.sum = conv->sum;
+    direct.relu = conv->relu;
+    direct.scratch = args->scratch;
+    cpu_direct(&direct, p->threads);
+}
+
+/* Any kind of convolution, operands in its layouts. */
+static enum der_status convolve(struct cpu_program *p, const struct cpu_conv *conv,
+                                const struct conv_args *args, bool backward)
+{
+    if (conv->kind == CONV_BY_DNNL)
+        return shim_conv_run(conv->primitive, args);
+    if (conv->kind == CONV_BY_WINOGRAD)
+        run_winograd(p, conv, args, backward);
+    else
+        run_direct(p, conv, args);
     return DER_OK;
 }
 
@@ -155,7 +193,13 @@ static int64_t full_blocks(int64_t channels, int64_t block)
 static enum der_status choose_blocks(struct cpu_program *p, struct conv_spec *spec,
                                      const struct cpu_value *src, const struct cpu_value *dst)
 {
-    TRY(cpu_conv_prefers(cpu_backend_of(p), &spec->geometry, &spec->src_block, &spec->dst_block));
+    /* The direct kernel reads a plain picture as it is. */
+    spec->src_block = src->block;
+    spec->dst_block = CPU_DIRECT_BLOCK;
+    if (cpu_conv_wants_direct(spec))
+        return DER_OK;
+    TRY(cpu_conv_prefers(cpu_backend_of(p), spec->pass, &spec->geometry, &spec->src_block,
+                         &spec->dst_block));
     if (src->block > 1)
         spec->src_block = src->block;
     if (dst->block > 1)
@@ -166,6 +210,33 @@ static enum der_status choose_blocks(struct cpu_program *p, struct conv_spec *sp
     return DER_OK;
 }
 
+static void use_direct(struct cpu_conv *conv, const struct conv_spec *spec)
+{
+    struct conv_geometry *g = &conv->geometry;
+    *g = spec->geometry;
+    g->k = full_blocks(g->k, spec->dst_block);
+    struct cpu_direct sizes = direct_sizes(g, spec->src_block);
+    conv->kind = CONV_BY_DIRECT;
+    conv->info = (struct conv_info){.src_block = spec->src_block,
+                                    .dst_block = spec->dst_block,
+                                    .weights_bytes = cpu_direct_weights_bytes(g->k, g->c, g->r),
+                                    .scratch_bytes = cpu_direct_scratch_bytes(&sizes)};
+}
+
+/* The channels that it reads need not fill their last block. */
+static void use_winograd(struct cpu_conv *conv, const struct conv_spec *spec,
+                         const struct conv_geometry *exact, int threads)
+{
+    struct conv_geometry *g = &conv->geometry;
+    *g = spec->geometry;
+    int64_t c_in = spec->pass == CONV_BACK_SRC ? (g->k = exact->k) : (g->c = exact->c);
+    conv->kind = CONV_BY_WINOGRAD;
+    conv->info = (struct conv_info){.src_block = spec->src_block,
+                                    .dst_block = spec->dst_block,
+                                    .weights_bytes = cpu_winograd_weights_bytes(g->c, g->k),
+                                    .scratch_bytes = cpu_winograd_scratch_bytes(c_in, threads)};
+}
+
 static enum der_status make_primitive(struct cpu_program *p, struct cpu_step *step,
                                       struct conv_spec spec)
 {
@@ -173,18 +244,14 @@ static enum der_status make_primitive(struct cpu_program *p, struct cpu_step *st
     struct cpu_conv *conv = step->conv;
     struct conv_spec exact = spec;
     struct conv_spec choices[CONV_MAX_CHOICES];
+    if (cpu_conv_wants_direct(&spec)) {
+        use_direct(conv, &spec);
+        return DER_OK;
+    }
     spec.geometry.c = full_blocks(spec.geometry.c, spec.src_block);
     spec.geometry.k = full_blocks(spec.geometry.k, spec.dst_block);
     if (cpu_conv_wants_winograd(&spec)) {
-        const struct conv_geometry *g = &spec.geometry;
-        int64_t c_in = spec.pass == CONV_BACK_SRC ? g->k : g->c;
-        conv->geometry = *g;
-        conv->info = (struct conv_info){
-            .src_block = spec.src_block,
-            .dst_block = spec.dst_block,
-            .weights_bytes = cpu_winograd_weights_bytes(g->c, g->k),
-            .scratch_bytes = cpu_winograd_scratch_bytes(c_in, p->threads),
-        };
+        use_winograd(conv, &spec, &exact.geometry, p->threads);
         return DER_OK;
     }
     int n = cpu_conv_choices(&spec, choices);

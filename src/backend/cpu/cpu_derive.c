@@ -25,8 +25,8 @@ static struct cpu_derived describe(const struct cpu_step *step)
         .folded = node->op == OP_CONV2D_AFFINE,
         .k = step->conv->geometry.k,
         .c = step->conv->geometry.c,
+        .kind = step->conv->kind,
         .conv = step->conv->primitive,
-        .winograd = !step->conv->primitive,
         .backward = node->op == OP_CONV2D_D_SRC,
     };
     if (derived.folded) {
@@ -40,9 +40,10 @@ static struct cpu_derived describe(const struct cpu_step *step)
 static bool serves(const struct cpu_derived *a, const struct cpu_derived *b)
 {
     if (a->folded || b->folded || a->source[0] != b->source[0] || a->k != b->k || a->c != b->c ||
-        a->winograd != b->winograd)
+        a->kind != b->kind)
         return false;
-    return a->winograd ? a->backward == b->backward : shim_conv_same_weights(a->conv, b->conv);
+    return a->kind == CONV_BY_DNNL ? shim_conv_same_weights(a->conv, b->conv)
+                                   : a->backward == b->backward;
 }
 
 enum der_status cpu_derived_find(struct cpu_program *p, const struct cpu_step *step, int *out)
@@ -59,7 +60,7 @@ enum der_status cpu_derived_find(struct cpu_program *p, const struct cpu_step *s
             return DER_OK;
         }
     }
-    if (!info->canonical_weights && !derived.winograd)
+    if (!info->canonical_weights && derived.kind == CONV_BY_DNNL)
         TRY(shim_reorder_weights(cpu_backend_of(p)->shim, conv->primitive, false,
                                  &derived.reorder));
     derived.offset = p->derived_bytes;
@@ -68,7 +69,7 @@ enum der_status cpu_derived_find(struct cpu_program *p, const struct cpu_step *s
         derived.bias_offset = p->derived_bytes;
         p->derived_bytes += cpu_aligned((size_t)derived.k * sizeof(float));
     }
-    p->base.stats.n_reorders_weights += derived.reorder || derived.winograd;
+    p->base.stats.n_reorders_weights += derived.reorder || derived.kind != CONV_BY_DNNL;
     *out = p->n_derived;
     p->derived[p->n_derived++] = derived;
     return DER_OK;
@@ -139,7 +140,7 @@ enum der_status cpu_derived_refresh(struct cpu_program *p, struct cpu_derived *d
     float *bias = (float *)(void *)(p->derived_block + derived->bias_offset);
     float *canonical = weights->data;
     if (derived->folded || derived->k != shape.dim[0] || derived->c != shape.dim[1]) {
-        canonical = derived->reorder || derived->winograd ? stage : dst;
+        canonical = derived->reorder || derived->kind != CONV_BY_DNNL ? stage : dst;
         if (derived->folded)
             fold_scale(bias, derived, p->values[derived->source[1]].data,
                        p->values[derived->source[4]].data, shape.dim[0]);
@@ -148,9 +149,11 @@ enum der_status cpu_derived_refresh(struct cpu_program *p, struct cpu_derived *d
             fold_bias(bias, derived, p->values[derived->source[2]].data,
                       p->values[derived->source[3]].data, shape.dim[0]);
     }
-    if (derived->winograd)
+    if (derived->kind == CONV_BY_WINOGRAD)
         cpu_winograd_weights(dst, canonical, derived->k, derived->c, derived->backward, p->threads);
-    assert(derived->reorder || derived->winograd || canonical == dst);
+    if (derived->kind == CONV_BY_DIRECT)
+        cpu_direct_weights(dst, canonical, derived->k, derived->c, shape.dim[2], p->threads);
+    assert(derived->reorder || derived->kind != CONV_BY_DNNL || canonical == dst);
     if (!derived->reorder)
         return DER_OK;
     return shim_reorder_run(derived->reorder, canonical, dst, scratch);

@@ -74,7 +74,7 @@ static enum der_status vote_of_convolution(struct classes *classes, struct cpu_b
         values[at.src].shape, values[at.weights].shape, values[at.dst].shape, &node->attr.conv);
     int64_t src_block = 1;
     int64_t dst_block = 1;
-    TRY(cpu_conv_prefers(be, &geometry, &src_block, &dst_block));
+    TRY(cpu_conv_prefers(be, cpu_conv_pass(node->op), &geometry, &src_block, &dst_block));
     vote(classes, at.src, src_block);
     vote(classes, at.dst, dst_block);
     return DER_OK;

@@ -59,6 +59,35 @@ static enum der_status make_steps(struct cpu_program *p, const struct graph *g)
     return DER_OK;
 }
 
+/* What oneDNN made for a step but for its derived weights, which steps may share. */
+static int count_primitives(const struct cpu_step *step)
+{
+    const struct cpu_conv *conv = step->conv;
+    if (!conv)
+        return 0;
+    return (conv->primitive != NULL) + (conv->src_reorder != NULL) + (conv->dst_reorder != NULL) +
+           (conv->residual_reorder != NULL) + (conv->weights_reorder != NULL);
+}
+
+/* Matrix products are oneDNN's without a primitive. */
+static bool is_product(enum op op)
+{
+    return op == OP_LINEAR || op == OP_LINEAR_D_SRC || op == OP_LINEAR_D_WEIGHTS;
+}
+
+static void note_kernels(struct cpu_program *p)
+{
+    int *n_primitives = &p->base.stats.n_primitives;
+    bool products = false;
+    for (int i = 0; i < p->n_steps; i++) {
+        *n_primitives += count_primitives(&p->steps[i]);
+        products = products || is_product(p->steps[i].node.op);
+    }
+    for (int i = 0; i < p->n_derived; i++)
+        *n_primitives += p->derived[i].reorder != NULL;
+    p->own = !products && *n_primitives == 0;
+}
+
 /* ---- memory ------------------------------------------------------------------------------------- */
 
 struct planner {
@@ -178,6 +207,7 @@ static enum der_status build(struct cpu_program *p, const struct graph *g, int64
     TRY(cpu_layout_choose(cpu_backend_of(p), g, block));
     TRY(copy_values(p, g, block));
     TRY(make_steps(p, g));
+    note_kernels(p);
     return plan_memory(p, g);
 }
 

@@ -6,6 +6,8 @@
  */
 #include "backend/cpu/cpu.h"
 
+#include "graph/feed.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -333,6 +335,54 @@ static void run_sgd(struct cpu_program *p, const struct cpu_step *step)
     cpu_sgd(step->spans, n, in_data(p, step, 0), &step->node.attr.sgd, p->threads);
 }
 
+/* ---- feeding and keeping --------------------------------------------------------------------------- */
+
+static const int32_t *in_ints(const struct cpu_program *p, const struct cpu_step *step, int i)
+{
+    return (const int32_t *)(void *)in_data(p, step, i);
+}
+
+static int64_t in_count(const struct cpu_program *p, const struct cpu_step *step, int i)
+{
+    return shape_count(step_in(p, step, i)->slot.shape);
+}
+
+static void run_feed(struct cpu_program *p, const struct cpu_step *step)
+{
+    const struct cpu_value *now = step_out(p, step, FEED_NOW);
+    struct feed_operands operands = {
+        .pixels = (const uint8_t *)(void *)in_data(p, step, FEED_PIXELS),
+        .levels = in_data(p, step, FEED_TABLE_LEVELS),
+        .order = in_ints(p, step, FEED_ORDER),
+        .n_items = in_count(p, step, FEED_ORDER) / FEED_ITEM_WORDS,
+        .table = in_data(p, step, FEED_TABLE),
+        .clock = in_ints(p, step, FEED_CLOCK),
+        .image = out_data(p, step, FEED_IMAGE),
+        .labels = (int32_t *)(void *)out_data(p, step, FEED_LABELS),
+        .now = value_data(now),
+    };
+    if (now) {
+        operands.width = shape_count(now->slot.shape);
+        operands.n_lines = in_count(p, step, FEED_TABLE) / operands.width;
+    }
+    feed_run(&step->node.attr.feed, &operands);
+}
+
+static void run_tally(struct cpu_program *p, const struct cpu_step *step)
+{
+    const struct tally_attr *attr = &step->node.attr.tally;
+    int32_t *clock = (int32_t *)(void *)in_data(p, step, TALLY_CLOCK);
+    for (int k = 0; TALLY_FIRST + 2 * k < step->node.n_in; k++) {
+        const int src = TALLY_FIRST + 2 * k;
+        const struct tally_pair pair = {.src = in_data(p, step, src),
+                                        .table = in_data(p, step, src + 1),
+                                        .src_words = in_count(p, step, src),
+                                        .table_words = in_count(p, step, src + 1)};
+        tally_keep(attr, k, &pair, clock);
+    }
+    tally_advance(attr, clock);
+}
+
 /* ---- the table ---------------------------------------------------------------------------------- */
 
 enum scratch_kind { SCRATCH_NONE, SCRATCH_CHANNEL, SCRATCH_FLAT, SCRATCH_SPARSITY };
@@ -373,6 +423,8 @@ static const struct step_kind {
     [OP_MASK_GATE_GRAD] = {.kernel = run_mask_gate_grad, .many = true},
     [OP_MASK_SPARSITY] = {.kernel = run_mask_sparsity, .many = true, .scratch = SCRATCH_SPARSITY},
     [OP_SGD] = {.kernel = run_sgd, .many = true},
+    [OP_FEED] = {.kernel = run_feed, .takes_pitch = true},
+    [OP_TALLY] = {.kernel = run_tally, .takes_pitch = true},
 };
 
 static size_t scratch_floats(const struct cpu_program *p, const struct cpu_step *step)

@@ -20,11 +20,12 @@
 #include <string.h>
 
 enum {
-    BLOCK = 16,     /* channels in a vector */
-    OUT = 4,        /* a tile's outputs per side */
-    IN = 6,         /* and inputs */
-    POSITIONS = 36, /* IN * IN */
-    GROUP = 8,      /* tiles at a time: enough sums in flight to hide the latency of one */
+    BLOCK = 16,         /* channels in a vector */
+    OUT = 4,            /* a tile's outputs per side */
+    IN = 6,             /* and inputs */
+    POSITIONS = 36,     /* IN * IN */
+    GROUP = 8,          /* tiles at a time: enough sums in flight to hide the latency of one */
+    AHEAD = 32 * BLOCK, /* floats: the processor's own prefetching stops at every page */
 };
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -58,10 +59,16 @@ size_t cpu_winograd_weights_bytes(int64_t c_in, int64_t c_out)
     return (size_t)(POSITIONS * c_in * c_out) * sizeof(float);
 }
 
-/* Transformed tiles of all input channels, products of one block of output channels. */
+/* Transformed tiles of all input channels, whole blocks of them. */
+static int64_t tile_floats(int64_t c_in)
+{
+    return POSITIONS * GROUP * cpu_ceil_div(c_in, BLOCK) * BLOCK;
+}
+
+/* And products of one block of output channels. */
 static size_t scratch_floats(int64_t c_in)
 {
-    return (size_t)(POSITIONS * GROUP * (c_in + BLOCK));
+    return (size_t)(tile_floats(c_in) + POSITIONS * GROUP * BLOCK);
 }
 
 size_t cpu_winograd_scratch_bytes(int64_t c_in, int threads)
@@ -238,18 +245,33 @@ WINOGRAD_INLINE void store_tile(const struct cpu_winograd *args, float *plane, s
         }
 }
 
-/* m [36][GROUP] = v [36][c_in / 16][GROUP][16 scalars] times u [36][c_in] */
-WINOGRAD_INLINE void multiply(VEC *m, const float *v, const float *u, int64_t c_in)
+/* sum [GROUP] += v [GROUP][16 scalars] times u [channels]; cold: u has yet to come from memory. */
+WINOGRAD_INLINE void multiply_block(VEC *sum, const float *v, const float *u, int64_t channels,
+                                    bool cold)
 {
+    for (int64_t c = 0; c < channels; c++) {
+        VEC weight = *(const VEC *)(u + c * BLOCK);
+        if (cold)
+            __builtin_prefetch(u + c * BLOCK + AHEAD);
+        for (int t = 0; t < GROUP; t++)
+            sum[t] += weight * v[t * BLOCK + c];
+    }
+}
+
+/* m [36][GROUP] = v [36][c_in / 16][GROUP][16 scalars] times u [36][c_in] */
+WINOGRAD_INLINE void multiply(VEC *m, const float *v, const float *u, int64_t c_in, bool cold)
+{
+    const int64_t rest = c_in % BLOCK;
     for (int p = 0; p < POSITIONS; p++) {
         VEC sum[GROUP] = {{0}};
         for (int64_t block = 0; block < c_in / BLOCK; block++) {
-            for (int c = 0; c < BLOCK; c++) {
-                VEC weight = *(const VEC *)(u + c * BLOCK);
-                for (int t = 0; t < GROUP; t++)
-                    sum[t] += weight * v[t * BLOCK + c];
-            }
+            multiply_block(sum, v, u, BLOCK, cold);
             u += BLOCK * BLOCK;
+            v += GROUP * BLOCK;
+        }
+        if (rest > 0) {
+            multiply_block(sum, v, u, rest, cold);
+            u += rest * BLOCK;
             v += GROUP * BLOCK;
         }
         for (int t = 0; t < GROUP; t++)
@@ -259,15 +281,15 @@ WINOGRAD_INLINE void multiply(VEC *m, const float *v, const float *u, int64_t c_
 
 static WINOGRAD_TARGET __attribute__((noinline)) void run_group(const struct cpu_winograd *args,
                                                                 int64_t first, int64_t n_tiles,
-                                                                float *scratch)
+                                                                bool cold, float *scratch)
 {
-    int64_t blocks_in = args->c_in / BLOCK;
+    int64_t blocks_in = cpu_ceil_div(args->c_in, BLOCK);
     int64_t blocks_out = args->c_out / BLOCK;
     int64_t plane = args->h * args->w * BLOCK;
     float *v = scratch;
-    VEC *m = (VEC *)(scratch + POSITIONS * GROUP * args->c_in);
+    VEC *m = (VEC *)(scratch + tile_floats(args->c_in));
     if (n_tiles < GROUP)
-        memset(v, 0, (size_t)(POSITIONS * GROUP * args->c_in) * sizeof *v);
+        memset(v, 0, (size_t)tile_floats(args->c_in) * sizeof *v);
     for (int64_t block = 0; block < blocks_in; block++)
         for (int64_t t = 0; t < n_tiles; t++) {
             struct place at = place_of(args, first + t);
@@ -275,7 +297,11 @@ static WINOGRAD_TARGET __attribute__((noinline)) void run_group(const struct cpu
                       args->src + (at.image * blocks_in + block) * plane, at);
         }
     for (int64_t block = 0; block < blocks_out; block++) {
-        multiply(m, v, args->weights + block * POSITIONS * args->c_in * BLOCK, args->c_in);
+        const float *u = args->weights + block * POSITIONS * args->c_in * BLOCK;
+        if (cold)
+            multiply(m, v, u, args->c_in, true);
+        else
+            multiply(m, v, u, args->c_in, false);
         const float *bias = args->bias ? args->bias + block * BLOCK : NULL;
         for (int64_t t = 0; t < n_tiles; t++) {
             struct place at = place_of(args, first + t);
@@ -291,9 +317,8 @@ void cpu_winograd(const struct cpu_winograd *args, int threads)
     CPU_PRAGMA(omp parallel for num_threads(threads) schedule(static, 1))
     for (int part = 0; part < threads; part++) {
         float *scratch = args->scratch + scratch_floats(args->c_in) * (size_t)part;
-        for (int64_t g = groups * part / threads; g < groups * (part + 1) / threads; g++) {
-            int64_t left = tiles - g * GROUP;
-            run_group(args, g * GROUP, left < GROUP ? left : GROUP, scratch);
-        }
+        int64_t begin = groups * part / threads;
+        for (int64_t g = begin; g < groups * (part + 1) / threads; g++)
+            run_group(args, g * GROUP, cpu_min(GROUP, tiles - g * GROUP), g == begin, scratch);
     }
 }

@@ -26,10 +26,17 @@ static float *random_floats(struct der_ctx *ctx, int64_t count, uint32_t stream)
     return data;
 }
 
+/* Room that channels take in images. */
+static int64_t rounded(int64_t channels)
+{
+    return (channels + BLOCK - 1) / BLOCK * BLOCK;
+}
+
 static int64_t blocked(const struct problem *q, int64_t channels, int64_t n, int64_t c, int64_t y,
                        int64_t x)
 {
-    return (((n * (channels / BLOCK) + c / BLOCK) * q->h + y) * q->w + x) * BLOCK + c % BLOCK;
+    int64_t blocks = rounded(channels) / BLOCK;
+    return (((n * blocks + c / BLOCK) * q->h + y) * q->w + x) * BLOCK + c % BLOCK;
 }
 
 /* dst [n, k, h, w] = src [n, c, h, w] * weights [k, c, 3, 3], all of it nChw16c. */
@@ -78,7 +85,7 @@ static void check(const struct problem *q, bool backward, int threads)
     int64_t c_in = backward ? q->k : q->c;
     int64_t c_out = backward ? q->c : q->k;
     int64_t pixels = q->n * q->h * q->w;
-    float *src = random_floats(ctx, pixels * c_in, 0);
+    float *src = random_floats(ctx, pixels * rounded(c_in), 0);
     float *weights = random_floats(ctx, q->k * q->c * 9, 1);
     float *bias = random_floats(ctx, c_out, 2);
     float *dst = random_floats(ctx, pixels * c_out, 3);
@@ -122,6 +129,10 @@ static const struct problem PROBLEMS[] = {
     {1, 48, 48, 5, 13}, {5, 16, 16, 8, 12}, {1, 64, 64, 2, 3},
 };
 
+/* Of the channels that are read the last block need not be full. */
+static const struct problem FORWARD[] = {{1, 21, 32, 9, 6}, {2, 3, 16, 8, 8}};
+static const struct problem BACKWARD[] = {{1, 32, 21, 9, 6}, {2, 16, 3, 8, 8}};
+
 static void test_forward_matches_loops(void **state)
 {
     (void)state;
@@ -129,6 +140,8 @@ static void test_forward_matches_loops(void **state)
         skip();
     for (size_t i = 0; i < sizeof PROBLEMS / sizeof *PROBLEMS; i++)
         check(&PROBLEMS[i], false, 1 + (int)i % 3);
+    for (size_t i = 0; i < sizeof FORWARD / sizeof *FORWARD; i++)
+        check(&FORWARD[i], false, 1 + (int)i);
 }
 
 static void test_backward_matches_loops(void **state)
@@ -138,6 +151,8 @@ static void test_backward_matches_loops(void **state)
         skip();
     for (size_t i = 0; i < sizeof PROBLEMS / sizeof *PROBLEMS; i++)
         check(&PROBLEMS[i], true, 1 + (int)i % 3);
+    for (size_t i = 0; i < sizeof BACKWARD / sizeof *BACKWARD; i++)
+        check(&BACKWARD[i], true, 1 + (int)i);
 }
 
 int main(void)

@@ -18,6 +18,14 @@ enum { CUDA_SIDE_STREAMS = 12 }; /* for programs that may run side by side */
 /* Streams that the steps of one program are spread over; see cuda_lanes.c. */
 enum cuda_lane { LANE_MAIN, LANE_BRANCH, LANE_SINK, N_LANES };
 
+enum { CUDA_STAGES = 2, CUDA_STAGE_BYTES = 4 << 20 };
+
+/* Pinned memory that data pass through on their way to the device, so that the host need not wait for it. */
+struct cuda_stage {
+    void *data;       /* CUDA_STAGE_BYTES */
+    cudaEvent_t done; /* the copy out of it */
+};
+
 struct cuda_backend {
     struct backend base;
     struct cuda_libs libs;
@@ -31,6 +39,8 @@ struct cuda_backend {
     cudaStream_t
         lane[N_LANES]; /* beside `stream`, for a program that runs alone; [LANE_MAIN] unused */
     cudaEvent_t order;
+    struct cuda_stage stage[CUDA_STAGES];
+    int next_stage;
     struct dnn *dnn;
     cublasLtHandle_t gemm;
 };
@@ -113,6 +123,7 @@ struct cuda_program {
     size_t derived_offset, tables_offset, counters_offset;
     size_t derived_bytes, tables_bytes, n_counters;
     char *tables; /* host side of the tables; in the arena */
+    bool seldom;  /* a tail: kernels that have to be made at run time are not worth it */
     bool resolved;
     uint64_t epoch; /* moves whenever addresses have changed */
 };
@@ -122,10 +133,13 @@ static inline struct cuda_backend *cuda_of(const struct cuda_program *p)
     return (struct cuda_backend *)p->base.be;
 }
 
+/* ---- cuda_error.c ------------------------------------------------------------------------------- */
+
+/* Turns what a CUDA call returned into a status, with a sentence about what was tried and what helps. */
+NODISCARD enum der_status cuda_check(struct der_ctx *ctx, cudaError_t error, const char *what);
+
 /* ---- cuda_open.c -------------------------------------------------------------------------------- */
 
-/* Turns what a CUDA call returned into a status, with a sentence about what was tried. */
-NODISCARD enum der_status cuda_check(struct der_ctx *ctx, cudaError_t error, const char *what);
 /* Makes the back end's device the thread's current one. */
 NODISCARD enum der_status cuda_enter(const struct cuda_backend *cuda);
 
@@ -185,6 +199,8 @@ void cuda_step_table(struct cuda_program *p, struct cuda_step *step);
 /* ---- cuda_conv.c -------------------------------------------------------------------------------- */
 
 NODISCARD enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step);
+/* Has the plans of all convolutions of a graph made, before the steps ask for them one by one. */
+NODISCARD enum der_status cuda_conv_prefetch(struct cuda_program *p, const struct graph *g);
 /* True when a convolution reads the caller's picture itself, so that no copy inside is needed. */
 bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *node);
 

@@ -210,15 +210,25 @@ static enum der_status enqueue_beside(struct sequence *sequence, const bool *der
     return cuda_enqueue_lanes(follower, split, follower->n_steps);
 }
 
+/* Whether a single program is worth a stream of its own: what follows could begin beside it. */
+static bool has_company(const struct sequence *sequence, struct group group, struct group next)
+{
+    return next.end - next.first == 1 &&
+           independent_steps(sequence, group, program_at(sequence, next.first)) > 0;
+}
+
 static enum der_status enqueue_all(struct sequence *sequence, const bool *derives)
 {
     for (int first = 0; first < sequence->n_items;) {
         const struct group group = group_at(sequence, first);
-        if (group.end == sequence->n_items && group.end - group.first == 1)
-            return enqueue_alone(sequence, derives, first);
         struct group next = {group.end, group.end};
         if (group.end < sequence->n_items)
             next = group_at(sequence, group.end);
+        if (group.end - group.first == 1 && !has_company(sequence, group, next)) {
+            TRY(enqueue_alone(sequence, derives, first));
+            first = group.end;
+            continue;
+        }
         TRY(enqueue_beside(sequence, derives, group, next));
         first = next.end - next.first == 1 ? next.end : group.end;
     }

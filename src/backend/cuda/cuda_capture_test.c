@@ -50,9 +50,9 @@ static void bind_anew(struct rig *rig, int step)
 }
 
 /* A checksum over everything that was learnt and all losses. */
-static uint64_t train(enum precision precision, bool step_by_step, event between)
+static uint64_t train_with(int threads, enum precision precision, bool step_by_step, event between)
 {
-    struct der_ctx *ctx = test_ctx_new(1);
+    struct der_ctx *ctx = test_ctx_new(threads);
     struct rig_options options = RIG;
     struct rig *rig;
     uint64_t sum;
@@ -69,6 +69,11 @@ static uint64_t train(enum precision precision, bool step_by_step, event between
     rig_close(rig);
     test_ctx_free(ctx);
     return sum;
+}
+
+static uint64_t train(enum precision precision, bool step_by_step, event between)
+{
+    return train_with(1, precision, step_by_step, between);
 }
 
 static void compare(event between)
@@ -107,6 +112,17 @@ static void test_training_in_bf16_repeats_itself(void **state)
     uint64_t sum = train(PRECISION_BF16, false, nothing);
     for (int i = 0; i < 3; i++)
         assert_true(train(PRECISION_BF16, false, nothing) == sum);
+}
+
+/* Threads only make the plans of convolutions. */
+static void test_any_number_of_threads_gives_the_same_bytes(void **state)
+{
+    (void)state;
+    if (!backend_is_usable(&cuda_backend))
+        skip();
+    const uint64_t sum = train_with(1, PRECISION_BF16, false, nothing);
+    assert_true(train_with(2, PRECISION_BF16, false, nothing) == sum);
+    assert_true(train_with(8, PRECISION_BF16, false, nothing) == sum);
 }
 
 static void test_without_a_gpu_there_is_one_sentence(void **state)
@@ -165,6 +181,7 @@ int main(void)
         cmocka_unit_test(test_replay_notices_new_weights_of_a_frozen_extractor),
         cmocka_unit_test(test_replay_survives_a_new_binding),
         cmocka_unit_test(test_training_in_bf16_repeats_itself),
+        cmocka_unit_test(test_any_number_of_threads_gives_the_same_bytes),
         cmocka_unit_test(test_without_a_gpu_there_is_one_sentence),
         cmocka_unit_test(test_a_gpu_that_is_not_there_is_refused),
         cmocka_unit_test(test_too_large_a_buffer_is_refused_and_work_goes_on),

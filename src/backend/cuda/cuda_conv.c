@@ -210,63 +210,74 @@ enum { WHOLE_TILE = 32 }; /* channels */
 
 /* ---- planning ----------------------------------------------------------------------------------- */
 
-/* The convolution of a node as cuDNN is asked for it. */
-static struct dnn_conv request(const struct cuda_program *p, const struct cuda_step *step)
+/* How cuDNN is asked for the convolution of a node at first; false when it is not asked at all.
+ *
+ * Inference has bias, residual and ReLU fused in, but not in f32, where our own kernel rounds as the contract
+ * says, nor for few channels, where the two together are faster. Plain passes ask for kernels made at run time,
+ * the faster ones for whole tiles of channels but for the data gradient of strided layers and of narrow, large
+ * ones (docs/BENCHMARKS.md). Both take longer to make than a tail could ever win back. Gradients of weights
+ * have the type of the images: the one engine that gives f32 from bf16 images is up to twenty times slower. */
+static bool first_request(const struct cuda_program *p, const struct node *node,
+                          struct dnn_conv *out)
 {
-    struct dnn_conv conv = {.shape = step->conv->shape,
+    if (!cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node))
+        return false;
+    struct dnn_conv conv = {.shape = shape_of(p, node),
                             .tensor_cores = cuda_of(p)->precision != PRECISION_F32,
                             .deterministic = true};
-    if (step->node.op == OP_CONV2D_D_SRC)
-        conv.pass = DNN_D_SRC;
-    if (step->node.op == OP_CONV2D_D_WEIGHTS)
-        conv.pass = DNN_D_WEIGHTS;
-    return conv;
-}
-
-/* In f32 the epilogue is left to our own kernel, which rounds as the contract says, and for few channels
- * because the two together are faster. */
-static enum der_status plan_affine(struct cuda_program *p, struct cuda_step *step)
-{
-    struct dnn_conv conv = request(p, step);
-    struct dnn *dnn = cuda_of(p)->dnn;
-    if (conv.tensor_cores && conv.shape.c % WHOLE_TILE == 0) {
-        conv.bias = true;
-        conv.residual = node_in(&step->node, AFFINE_RESIDUAL) != NO_VALUE;
-        conv.relu = step->node.attr.conv.relu;
-        TRY(dnn_find(dnn, &conv, &step->conv->plan));
-        step->conv->fused = step->conv->plan != NULL;
-        conv.bias = conv.residual = conv.relu = false;
-    }
-    return step->conv->fused ? DER_OK : dnn_find(dnn, &conv, &step->conv->plan);
-}
-
-/* Gradients of weights have the type of the images: the one engine that gives f32 from bf16 images is
- * up to twenty times slower than the others. */
-static enum der_status plan_d_weights(struct cuda_program *p, struct cuda_step *step)
-{
-    struct dnn_conv conv = request(p, step);
-    conv.d_weights_type = cuda_of(p)->type;
-    TRY(dnn_find(cuda_of(p)->dnn, &conv, &step->conv->plan));
-    step->conv->grad_type = step->conv->plan ? conv.d_weights_type : CUDA_F32;
-    return DER_OK;
-}
-
-/* Plain passes: kernels made at run time are the faster ones for whole tiles of channels, but for the
- * data gradient of strided layers and of narrow, large ones; see docs/BENCHMARKS.md. */
-static enum der_status plan_plain(struct cuda_program *p, struct cuda_step *step)
-{
-    struct dnn_conv conv = request(p, step);
-    struct dnn *dnn = cuda_of(p)->dnn;
+    const bool is_whole = conv.tensor_cores && conv.shape.c % WHOLE_TILE == 0 && !p->seldom;
     const bool is_strided = conv.shape.stride > 1 && conv.shape.r > 1;
     const bool is_narrow =
         conv.shape.c % (2 * WHOLE_TILE) != 0 && conv.shape.h * conv.shape.w > 256;
-    if (conv.tensor_cores && conv.shape.c % WHOLE_TILE == 0 &&
-        (conv.pass == DNN_FORWARD || (!is_strided && !is_narrow))) {
-        conv.compiled = true;
-        TRY(dnn_find(dnn, &conv, &step->conv->plan));
-        conv.compiled = false;
+    switch (node->op) {
+    case OP_CONV2D_AFFINE:
+        conv.bias = is_whole;
+        conv.residual = is_whole && node_in(node, AFFINE_RESIDUAL) != NO_VALUE;
+        conv.relu = is_whole && node->attr.conv.relu;
+        break;
+    case OP_CONV2D_D_WEIGHTS:
+        conv.pass = DNN_D_WEIGHTS;
+        conv.d_weights_type = cuda_of(p)->type;
+        break;
+    case OP_CONV2D_D_SRC:
+        conv.pass = DNN_D_SRC;
+        conv.compiled = is_whole && !is_strided && !is_narrow;
+        break;
+    default:
+        conv.compiled = is_whole;
     }
-    return step->conv->plan ? DER_OK : dnn_find(dnn, &conv, &step->conv->plan);
+    *out = conv;
+    return true;
+}
+
+/* What no engine does as asked at first is asked for plainly. */
+static enum der_status choose_plan(struct cuda_program *p, struct cuda_step *step)
+{
+    struct dnn_conv conv;
+    struct dnn *dnn = cuda_of(p)->dnn;
+    if (!first_request(p, &step->node, &conv))
+        return DER_OK;
+    TRY(dnn_find(dnn, &conv, &step->conv->plan));
+    step->conv->fused = conv.bias && step->conv->plan;
+    step->conv->grad_type = step->conv->plan ? conv.d_weights_type : CUDA_F32;
+    if (step->conv->plan || !(conv.bias || conv.compiled))
+        return DER_OK;
+    conv.bias = conv.residual = conv.relu = conv.compiled = false;
+    return dnn_find(dnn, &conv, &step->conv->plan);
+}
+
+enum der_status cuda_conv_prefetch(struct cuda_program *p, const struct graph *g)
+{
+    struct mem *mem = &p->base.be->ctx->mem;
+    struct dnn_conv *convs = mem_alloc(mem, (size_t)g->n_nodes, sizeof *convs);
+    int n = 0;
+    if (!convs)
+        return ctx_nomem(p->base.be->ctx);
+    for (int i = 0; i < g->n_nodes; i++)
+        n += first_request(p, &g->nodes[i], &convs[n]);
+    dnn_prefetch(cuda_of(p)->dnn, convs, n);
+    mem_free(mem, convs);
+    return DER_OK;
 }
 
 enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
@@ -287,17 +298,14 @@ enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
         TRY(cuda_derived_find(p, step, &conv->derived));
     } else if (step->node.op == OP_CONV2D_D_WEIGHTS) {
         step->run = run_d_weights;
-        TRY(plan_d_weights(p, step));
+        TRY(choose_plan(p, step));
         step->scratch_bytes = stage_bytes(conv);
     } else {
         TRY(cuda_derived_find(p, step, &conv->derived));
-        if (step->node.op == OP_CONV2D_AFFINE) {
-            step->run = run_affine;
-            TRY(plan_affine(p, step));
-        } else {
-            step->run = step->node.op == OP_CONV2D ? run_forward : run_d_src;
-            TRY(plan_plain(p, step));
-        }
+        step->run = step->node.op == OP_CONV2D_AFFINE ? run_affine
+                    : step->node.op == OP_CONV2D      ? run_forward
+                                                      : run_d_src;
+        TRY(choose_plan(p, step));
     }
     step->scratch_bytes += conv->plan ? cuda_aligned(conv->plan->workspace) : 0;
     return DER_OK;

@@ -4,6 +4,8 @@
  */
 #include "backend/cuda/cuda.h"
 
+#include <string.h>
+
 enum der_status cuda_alloc(struct cuda_backend *cuda, size_t bytes, void **out)
 {
     struct der_ctx *ctx = cuda->base.ctx;
@@ -57,6 +59,21 @@ void cuda_buffer_free(struct backend *be, struct buffer *buffer)
     mem_free(&be->ctx->mem, buffer);
 }
 
+/* The host has been read when this returns; the device follows in its own time. */
+static enum der_status write_piece(struct cuda_backend *cuda, void *dst, const void *host,
+                                   size_t bytes)
+{
+    static const char WHAT[] = "copying to the GPU";
+    struct der_ctx *ctx = cuda->base.ctx;
+    struct cuda_stage *stage = &cuda->stage[cuda->next_stage];
+    cuda->next_stage = (cuda->next_stage + 1) % CUDA_STAGES;
+    TRY(cuda_check(ctx, cudaEventSynchronize(stage->done), WHAT));
+    memcpy(stage->data, host, bytes);
+    TRY(cuda_check(
+        ctx, cudaMemcpyAsync(dst, stage->data, bytes, cudaMemcpyHostToDevice, cuda->stream), WHAT));
+    return cuda_check(ctx, cudaEventRecord(stage->done, cuda->stream), WHAT);
+}
+
 enum der_status cuda_write(struct backend *be, struct buffer *dst, size_t offset, const void *host,
                            size_t bytes)
 {
@@ -64,11 +81,12 @@ enum der_status cuda_write(struct backend *be, struct buffer *dst, size_t offset
     if (bytes == 0)
         return DER_OK;
     TRY(cuda_enter(cuda));
-    /* Pageable memory has been read when the call returns. */
-    return cuda_check(be->ctx,
-                      cudaMemcpyAsync((char *)dst->data + offset, host, bytes,
-                                      cudaMemcpyHostToDevice, cuda->stream),
-                      "copying to the GPU");
+    for (size_t at = 0; at < bytes; at += CUDA_STAGE_BYTES) {
+        size_t left = bytes - at;
+        TRY(write_piece(cuda, (char *)dst->data + offset + at, (const char *)host + at,
+                        left < CUDA_STAGE_BYTES ? left : CUDA_STAGE_BYTES));
+    }
+    return DER_OK;
 }
 
 enum der_status cuda_read(struct backend *be, const struct buffer *src, size_t offset, void *host,

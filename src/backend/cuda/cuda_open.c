@@ -10,15 +10,6 @@ extern const struct backend_ops cuda_backend;
 
 enum { OLDEST_MAJOR = 8 }; /* compute capability 8.0: bf16 on tensor cores */
 
-enum der_status cuda_check(struct der_ctx *ctx, cudaError_t error, const char *what)
-{
-    if (error == cudaSuccess)
-        return DER_OK;
-    (void)cudaGetLastError(); /* an error that passes must not be met again */
-    return ctx_fail(ctx, error == cudaErrorMemoryAllocation ? DER_NOMEM : DER_DEVICE,
-                    "CUDA: %s failed: %s", what, cudaGetErrorString(error));
-}
-
 enum der_status cuda_enter(const struct cuda_backend *cuda)
 {
     return cuda_check(cuda->base.ctx, cudaSetDevice(cuda->device), "choosing the GPU");
@@ -58,6 +49,12 @@ static void cuda_close(struct backend *be)
     dnn_close(cuda->dnn);
     if (cuda->gemm)
         (void)cuda->libs.cublasLtDestroy(cuda->gemm);
+    for (int i = 0; i < CUDA_STAGES; i++) {
+        if (cuda->stage[i].done)
+            (void)cudaEventDestroy(cuda->stage[i].done);
+        if (cuda->stage[i].data)
+            (void)cudaFreeHost(cuda->stage[i].data);
+    }
     for (int i = 0; i < CUDA_SIDE_STREAMS; i++) {
         if (cuda->side[i])
             (void)cudaStreamDestroy(cuda->side[i]);
@@ -103,12 +100,25 @@ static enum der_status make_streams(struct cuda_backend *cuda)
     return DER_OK;
 }
 
+static enum der_status make_stages(struct cuda_backend *cuda)
+{
+    static const char WHAT[] = "taking pinned memory of the host";
+    for (int i = 0; i < CUDA_STAGES; i++) {
+        struct cuda_stage *stage = &cuda->stage[i];
+        TRY(cuda_check(cuda->base.ctx, cudaMallocHost(&stage->data, CUDA_STAGE_BYTES), WHAT));
+        TRY(cuda_check(cuda->base.ctx,
+                       cudaEventCreateWithFlags(&stage->done, cudaEventDisableTiming), WHAT));
+    }
+    return DER_OK;
+}
+
 static enum der_status start(struct cuda_backend *cuda)
 {
     struct der_ctx *ctx = cuda->base.ctx;
     TRY(cuda_libs_load(ctx, &cuda->libs));
     TRY(cuda_enter(cuda));
     TRY(make_streams(cuda));
+    TRY(make_stages(cuda));
     TRY(dnn_open(ctx, &cuda->libs, &cuda->dnn));
     if (cuda->libs.cublasLtCreate(&cuda->gemm) != CUBLAS_STATUS_SUCCESS) {
         cuda->gemm = NULL;
@@ -150,6 +160,7 @@ static bool cuda_is_usable(void)
 
 const struct backend_ops cuda_backend = {
     .name = "cuda",
+    .is_device = true,
     .is_usable = cuda_is_usable,
     .open = cuda_open,
     .close = cuda_close,

@@ -249,6 +249,7 @@ static enum der_status build(struct cuda_program *p, const struct graph *g, bool
 {
     cuda_layout_choose(g, flags);
     TRY(copy_values(p, g, flags));
+    TRY(cuda_conv_prefetch(p, g));
     TRY(make_steps(p, g, flags));
     cuda_derived_finish(p);
     cuda_lanes_plan(p);
@@ -275,6 +276,7 @@ enum der_status cuda_compile(struct backend *be, const struct graph *g, struct p
     if (!p)
         return ctx_nomem(be->ctx);
     p->base.be = be;
+    p->seldom = g->runs_seldom;
     arena_init(&p->arena, mem);
     bool *flags = mem_alloc(mem, (size_t)g->n_values, sizeof *flags);
     struct graph ordered;

@@ -45,8 +45,7 @@ static void round_to_bf16(float *data, int64_t n)
 
 static bool is_float(const struct operand *operand)
 {
-    return operand->fill != FILL_ABSENT && operand->fill != FILL_LABELS &&
-           operand->fill != FILL_GIVEN_I32;
+    return operand->fill != FILL_ABSENT && !operand_is_int(operand);
 }
 
 static void compare(void *user, const struct op_case *c)

@@ -320,6 +320,58 @@ static cudaError_t run_sgd(struct cuda_program *p, const struct cuda_step *step,
     return cuda_sgd(&args, stream);
 }
 
+/* ---- feeding and keeping --------------------------------------------------------------------------- */
+
+static int64_t in_count(const struct cuda_program *p, const struct cuda_step *step, int i)
+{
+    return shape_count(step_in(p, step, i)->slot.shape);
+}
+
+static cudaError_t run_feed(struct cuda_program *p, const struct cuda_step *step,
+                            cudaStream_t stream)
+{
+    const struct cuda_value *now = step_out(p, step, FEED_NOW);
+    struct cuda_feed args = {
+        .attr = step->node.attr.feed,
+        .pixels = value_data(step_in(p, step, FEED_PIXELS)),
+        .levels = in_data(p, step, FEED_TABLE_LEVELS),
+        .order = value_data(step_in(p, step, FEED_ORDER)),
+        .n_items = in_count(p, step, FEED_ORDER) / FEED_ITEM_WORDS,
+        .table = in_data(p, step, FEED_TABLE),
+        .clock = value_data(step_in(p, step, FEED_CLOCK)),
+        .image = out_data(p, step, FEED_IMAGE),
+        .labels = value_data(step_out(p, step, FEED_LABELS)),
+        .now = value_data(now),
+    };
+    if (now) {
+        args.width = shape_count(now->slot.shape);
+        args.n_lines = in_count(p, step, FEED_TABLE) / args.width;
+    }
+    return cuda_feed(&args, stream);
+}
+
+_Static_assert((int)CUDA_TALLY_MAX == (int)TALLY_MAX, "kernels.h repeats what graph.h says");
+
+static cudaError_t run_tally(struct cuda_program *p, const struct cuda_step *step,
+                             cudaStream_t stream)
+{
+    const struct tally_attr *attr = &step->node.attr.tally;
+    struct cuda_tally args = {.n = (step->node.n_in - TALLY_FIRST) / 2,
+                              .rows = attr->rows,
+                              .by_row = attr->by_row,
+                              .clock = value_data(step_in(p, step, TALLY_CLOCK))};
+    for (int k = 0; k < args.n; k++) {
+        const int src = TALLY_FIRST + 2 * k;
+        args.pair[k] = (struct cuda_tally_pair){.src = value_data(step_in(p, step, src)),
+                                                .table = value_data(step_in(p, step, src + 1)),
+                                                .src_words = in_count(p, step, src),
+                                                .table_words = in_count(p, step, src + 1)};
+    }
+    return cuda_tally(&args, stream);
+}
+
+/* ---- tables of masks and updates ------------------------------------------------------------------- */
+
 static void fill_masks(struct cuda_program *p, const struct cuda_step *step, char *table)
 {
     const int n = n_masks(&step->node);
@@ -414,6 +466,8 @@ static const struct step_kind {
     [OP_MASK_GATE_GRAD] = {run_mask_gate_grad, SCRATCH_NONE},
     [OP_MASK_SPARSITY] = {run_mask_sparsity, SCRATCH_NONE},
     [OP_SGD] = {run_sgd, SCRATCH_NONE},
+    [OP_FEED] = {run_feed, SCRATCH_NONE},
+    [OP_TALLY] = {run_tally, SCRATCH_NONE},
 };
 
 static enum der_status run_kernel(struct cuda_program *p, const struct cuda_step *step,

@@ -1,9 +1,10 @@
 /*
- * Convolutions by cuDNN's graph API: from shapes to execution plans. The only caller of cudnnBackend*.
+ * Convolutions by cuDNN's graph API: from shapes to execution plans.
  *
  * A plan is made from the first engine that cuDNN's heuristics propose and that the numbers asked for
  * allow; nothing is chosen by timing, so that the same machine always takes the same kernels. Plans
- * are kept by what they compute: extractors of one shape share them.
+ * are kept by what they compute: extractors of one shape share them. As many threads as the context has make
+ * the plans of a program; which ones they are does not depend on it.
  */
 #ifndef CUDNN_GRAPH_H
 #define CUDNN_GRAPH_H
@@ -49,6 +50,9 @@ void dnn_close(struct dnn *dnn);
 /* *plan is NULL when no engine serves. Borrowed; lives as long as dnn. */
 NODISCARD enum der_status dnn_find(struct dnn *dnn, const struct dnn_conv *conv,
                                    const struct dnn_plan **plan);
+
+/* Makes plans ahead, several at a time: a help, not a promise. */
+void dnn_prefetch(struct dnn *dnn, const struct dnn_conv *convs, int n);
 
 /* Plans of up to `max` engines in the order of the heuristics, for those who want to compare. */
 NODISCARD enum der_status dnn_find_all(struct dnn *dnn, const struct dnn_conv *conv, int max,

@@ -1,7 +1,8 @@
 /*
  * The kernels of the cuda back end: raw pointers, sizes and a stream in, a launch out.
  *
- * This is the only header of the project that nvcc reads; everything around the kernels is C.
+ * This and what FEED is made of (graph/feed_math.h) are the only headers of the project that nvcc reads;
+ * everything around the kernels is C.
  * graph/op.h says what each of them computes. Sums have a fixed order, whatever the scheduler
  * does: blocks write partial sums, and the block that finishes last adds them up.
  *
@@ -11,6 +12,8 @@
  */
 #ifndef CUDA_KERNELS_H
 #define CUDA_KERNELS_H
+
+#include "graph/feed_math.h"
 
 #include <cuda_runtime_api.h>
 
@@ -189,6 +192,40 @@ struct cuda_sgd {
 };
 cudaError_t cuda_sgd(const struct cuda_sgd *args, cudaStream_t stream);
 int64_t cuda_sgd_blocks(int64_t count);
+
+/* ---- feed.cu: FEED and TALLY ---------------------------------------------------------------------- */
+
+struct cuda_feed {
+    struct feed_attr attr;
+    const uint8_t *pixels;
+    const float *levels;  /* [channels, FEED_LEVELS] */
+    const int32_t *order; /* [n_items, FEED_ITEM_WORDS] */
+    int64_t n_items;
+    const float *table; /* [n_lines, width] */
+    int64_t n_lines, width;
+    const int32_t *clock;
+    float *image;
+    int32_t *labels;
+    float *now; /* [width]; NULL: there is no table */
+};
+cudaError_t cuda_feed(const struct cuda_feed *feed, cudaStream_t stream);
+
+struct cuda_tally_pair {
+    const uint32_t *src;
+    uint32_t *table;
+    int64_t src_words, table_words;
+};
+
+enum { CUDA_TALLY_MAX = 4 };
+
+struct cuda_tally {
+    struct cuda_tally_pair pair[CUDA_TALLY_MAX];
+    int n;
+    int rows;
+    unsigned by_row;
+    int32_t *clock;
+};
+cudaError_t cuda_tally(const struct cuda_tally *tally, cudaStream_t stream);
 
 /* ---- layout.cu: between what the caller sees and what the kernels want ---------------------------- */
 

@@ -62,6 +62,8 @@ void ref_mask_gate(const struct ref_call *call);
 void ref_mask_gate_grad(const struct ref_call *call);
 void ref_mask_sparsity(const struct ref_call *call);
 void ref_sgd(const struct ref_call *call);
+void ref_feed(const struct ref_call *call);
+void ref_tally(const struct ref_call *call);
 
 /* The operand at a position, NULL when it is absent. */
 static inline const struct ref_tensor *ref_in(const struct ref_call *call, int position)

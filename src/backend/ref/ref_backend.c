@@ -71,6 +71,8 @@ static void (*const ref_ops[OP_COUNT])(const struct ref_call *call) = {
     [OP_MASK_GATE_GRAD] = ref_mask_gate_grad,
     [OP_MASK_SPARSITY] = ref_mask_sparsity,
     [OP_SGD] = ref_sgd,
+    [OP_FEED] = ref_feed,
+    [OP_TALLY] = ref_tally,
 };
 
 /* ---- the back end and its buffers ---------------------------------------------------------- */

@@ -1,0 +1,98 @@
+#!/bin/bash
+# The paper's CIFAR-100 rows on a GPU, as far as the time goes; called again it goes on where it stopped.
+#
+#     bench/paper_runs.sh --data DIR --out DIR [--seconds N] [--der PROGRAM] [--list] [-- OPTIONS OF der]
+#
+# DIR of --data is CIFAR-100, DIR of --out the folder of all runs; `der reproduce` shares them between tables, uses
+# finished ones again and continues what was interrupted from its last saved epoch. Rows are in the order of
+# what they are worth and cost. After N seconds (540) the run in progress is asked to stop, and the script
+# ends with 3; with 0 when every row is done. Tables of what there is lie in the folder of the runs.
+set -uo pipefail
+here=$(cd "$(dirname "$0")/.." && pwd)
+data='' out='' seconds=540 list=false der=$here/build/cuda/der
+while [ $# -gt 0 ]; do
+    case $1 in
+    --data) data=$2; shift 2 ;;
+    --out) out=$2; shift 2 ;;
+    --seconds) seconds=$2; shift 2 ;;
+    --der) der=$2; shift 2 ;;
+    --list) list=true; shift ;;
+    --) shift; break ;;
+    *) sed -n '2,4p' "$0" >&2; exit 2 ;;
+    esac
+done
+
+# table : orders : row
+rows=(
+    "T1:1:DER without pruning, 10 steps"
+    "T1:1:DER, 10 steps"
+    "T1:2,3:DER, 10 steps"
+    "T1:2,3:DER without pruning, 10 steps"
+    "T4:1:neither"
+    "T4:1:expansion"
+    "T4:2,3:neither"
+    "T4:2,3:expansion"
+    "fig1:1:lambda_s=0.25"
+    "fig1:1:lambda_s=0.5"
+    "fig1:1:lambda_s=1.5"
+    "T2:1,2,3:DER, 2 steps"
+    "T2:1,2,3:DER without pruning, 2 steps"
+    "T2:1,2,3:DER, 5 steps"
+    "T2:1,2,3:DER without pruning, 5 steps"
+    "T1:1,2,3:DER, 5 steps"
+    "T1:1,2,3:DER without pruning, 5 steps"
+    "T2:1,2,3:DER, 10 steps"
+    "T2:1,2,3:DER without pruning, 10 steps"
+    "T8:1,2,3:DER, 2 steps"
+    "T8:1,2,3:DER without pruning, 2 steps"
+    "T8:1,2,3:DER, 5 steps"
+    "T8:1,2,3:DER without pruning, 5 steps"
+    "T8:1,2,3:DER, 10 steps"
+    "T8:1,2,3:DER without pruning, 10 steps"
+    "T7:1,2,3:DER, 5 steps"
+    "T7:1,2,3:DER without pruning, 5 steps"
+    "T7:1,2,3:DER, 10 steps"
+    "T7:1,2,3:DER without pruning, 10 steps"
+    "T5:1:DER without pruning"
+    "T5:1:DER"
+    "T1:1,2,3:DER, 20 steps"
+    "T1:1,2,3:DER without pruning, 20 steps"
+    "T7:1,2,3:DER, 20 steps"
+    "T7:1,2,3:DER without pruning, 20 steps"
+    "T1:1,2,3:DER, 50 steps"
+    "T7:1,2,3:DER, 50 steps"
+)
+if [ -z "$data" ] || [ -z "$out" ]; then
+    sed -n '2,4p' "$0" >&2
+    exit 2
+fi
+
+# reproduce ENTRY OPTIONS...: one entry of the list through the program.
+reproduce() {
+    local table=${1%%:*} rest=${1#*:}
+    shift
+    "${limit[@]}" "$der" reproduce "$table" --data "$data" --out "$out" --row "${rest#*:}" \
+        --orders "${rest%%:*}" --device "${DER_DEVICE:-cuda}" --threads "${DER_THREADS:-8}" "$@"
+}
+
+limit=()
+end=$(($(date +%s) + seconds))
+for entry in "${rows[@]}"; do
+    limit=()
+    pending=$(reproduce "$entry" --dry-run | grep -vc '^done')
+    if $list; then
+        echo "$pending to do: $entry"
+        continue
+    fi
+    [ "$pending" -gt 0 ] || continue
+    left=$((end - $(date +%s)))
+    [ $left -gt 20 ] || exit 3
+    limit=(timeout --signal=INT --kill-after=15 "$left")
+    echo "== $entry"
+    reproduce "$entry" --precision "${DER_PRECISION:-bf16}" --quiet "$@"
+    status=$?
+    [ $status -eq 0 ] && continue
+    [ $(($(date +%s))) -ge $((end - 20)) ] && exit 3
+    echo "paper_runs: '$entry' ended with status $status; the next row is tried" >&2
+done
+$list || echo "all rows are done"
