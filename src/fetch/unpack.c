@@ -59,7 +59,7 @@ static enum der_status fail_archive(struct unpacking *u)
 static enum der_status refuse(struct unpacking *u, const char *path, const char *why)
 {
     char shown[SHOWN_MAX + 1];
-    (void)snprintf(shown, sizeof shown, "%s", path);
+    (void)snprintf(shown, sizeof shown, "%.*s", SHOWN_MAX, path);
     for (char *at = shown; *at; at++)
         if ((unsigned char)*at < ' ' || *at == 0x7F)
             *at = '?';
