@@ -266,8 +266,9 @@ static enum der_status fill_batch(struct rig *rig, int step)
 
 enum der_status rig_step(struct rig *rig, int step, float losses[3])
 {
-    const float scalars[N_SCALARS] = {[SCALAR_LR] = 0.05f,
-                                      [SCALAR_MASK_LR] = 0.05f,
+    const float lr = rig->options.lr > 0.0F ? rig->options.lr : RIG_LR;
+    const float scalars[N_SCALARS] = {[SCALAR_LR] = lr,
+                                      [SCALAR_MASK_LR] = lr,
                                       [SCALAR_ONE] = 1.0f,
                                       [SCALAR_LAMBDA] = 0.75f,
                                       [SCALAR_S] = 1.0f + (float)step};

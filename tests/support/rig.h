@@ -17,7 +17,10 @@ struct rig_options {
     int n_frozen;        /* frozen extractors */
     bool masks;
     bool fuse;
+    float lr; /* 0: RIG_LR */
 };
+
+#define RIG_LR 0.05F
 
 enum { RIG_MAX_FROZEN = 64, RIG_CLASSES_PER_STEP = 3 };
 
