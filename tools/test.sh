@@ -98,7 +98,8 @@ run_group() {
 
 # run_groups PRESET CTEST-ARGUMENTS...: every group there is. The tests of the tools do not
 # depend on the build, so dev alone runs them; whole experiments are for release, as users run it, and so
-# is what is installed, with a second look at its memory.
+# is what is installed, with a second look at its memory, as at the program and at what it says and fetches.
+# Another oneDNN is for those who compute with it.
 run_groups() {
     local preset=$1 group
     shift
@@ -108,7 +109,9 @@ run_groups() {
         slow | long | tsan) continue ;;
         tools) [ "$preset" = dev ] || continue ;;
         e2e) [ "$preset" = release ] || continue ;;
-        install) [[ $preset =~ ^(release|asan)$ ]] || continue ;;
+        install | cli | fetch | report) [[ $preset =~ ^(release|asan)$ ]] || continue ;;
+        backend-cpu | engine | golden | grad | method | model | parity | predict | train) ;;
+        *) [ "$preset" != dnnl3 ] || continue ;;
         esac
         run_group "$preset" "$group" "$@"
     done
