@@ -70,9 +70,10 @@ void reading_fini(struct reading *reading);
 /* Accuracy on the learner's test images of the classes [first, last). */
 NODISCARD enum der_status reading_test(struct reading *reading, int first, int last,
                                        const struct train_hooks *hooks, struct evaluation *out);
-/* features [view->n, feature_dim] of training images, with the test transform. */
+/* features [*n, feature_dim] of training images, with the test transform, and samples [*n] that say which; room
+ * for view->n of both. There are fewer where images do not decode and are skipped. */
 NODISCARD enum der_status reading_features(struct reading *reading, const struct data_view *view,
-                                           float *features);
+                                           float *features, int64_t *samples, int64_t *n);
 
 /* remember.c: shortens the memory, adds the classes from `first` on, ranked by herding, and ranks those before
  * it again that images have joined. */

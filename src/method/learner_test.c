@@ -203,6 +203,47 @@ static void test_probes_read_the_representation(void **state)
     learner_free(learner);
 }
 
+/* Has one training image lie in a file that is not there; the pixels are handed out, to be put back. */
+static uint8_t *lose_image(struct fixture *f, int64_t lost)
+{
+    struct data_part *part = &f->set->part[DATA_TRAIN];
+    uint8_t *pixels = part->pixels;
+    struct data_item *items = mem_zalloc(&f->ctx->mem, (size_t)part->n, sizeof *items);
+    assert_non_null(items);
+    for (int64_t i = 0; i < part->n; i++)
+        items[i] = dataset_item(f->set, DATA_TRAIN, i);
+    items[lost] = (struct data_item){.place = DATA_IN_FILE, .file = "/nowhere/lost.png"};
+    part->items = items;
+    part->pixels = NULL;
+    return pixels;
+}
+
+/* Features have fewer rows than a class has images; each still belongs to its image. */
+static void test_an_image_that_is_skipped_is_not_remembered(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const brief[] = {"epochs=1", "memory=4000", "prune=false"};
+    enum { LOST = 7 }; /* of the class with label 0 */
+    struct learner *learner;
+    int64_t lost = f->train->items[LOST].sample;
+    uint8_t *pixels = lose_image(f, lost);
+    assert_int_equal(f->train->items[LOST].label, 0);
+    f->options.bad_images = BAD_IMAGES_SKIP;
+    assert_ok(f->ctx, config_apply(f->ctx, &f->options.config, brief, 3));
+    assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    const struct exemplar_list *kept = &learner->memory->lists[0];
+    assert_in_range(kept->n, 90, 100 - 1); /* herding may give up before the last ones */
+    for (int i = 0; i < kept->n; i++) {
+        assert_int_equal(f->set->part[DATA_TRAIN].labels[kept->samples[i]], 0);
+        assert_int_not_equal(kept->samples[i], lost);
+        for (int k = 0; k < i; k++)
+            assert_int_not_equal(kept->samples[i], kept->samples[k]);
+    }
+    learner_free(learner);
+    f->set->part[DATA_TRAIN].pixels = pixels;
+}
+
 static void test_steps_are_refused_beyond_the_classes(void **state)
 {
     struct fixture *f = *state;
@@ -222,6 +263,7 @@ int main(void)
         TEST(test_joint_training_forgets_nothing),
         TEST(test_a_wanted_size_is_met),
         TEST(test_probes_read_the_representation),
+        TEST(test_an_image_that_is_skipped_is_not_remembered),
         TEST(test_steps_are_refused_beyond_the_classes),
     };
     if (!test_backend_is_here())

@@ -64,8 +64,20 @@ enum der_status reading_test(struct reading *reading, int first, int last,
     return status;
 }
 
+/* Which images the rows of the features belong to; returns how many there are. */
+static int64_t row_samples(const struct feeder *feeder, int64_t n_batches, int batch,
+                           int64_t *samples)
+{
+    const int32_t *labels = feeder_labels(feeder);
+    int64_t n = 0;
+    for (int64_t row = 0; row < n_batches * batch; row++)
+        if (labels[row] >= 0)
+            samples[n++] = feeder_samples(feeder)[row];
+    return n;
+}
+
 enum der_status reading_features(struct reading *reading, const struct data_view *view,
-                                 float *features)
+                                 float *features, int64_t *samples, int64_t *n)
 {
     struct learner *learner = reading->learner;
     struct der_ctx *ctx = learner->be->ctx;
@@ -82,6 +94,8 @@ enum der_status reading_features(struct reading *reading, const struct data_view
     enum der_status status = evaluate_batches(feeder, &testing, NULL, ctx, &n_batches);
     if (status == DER_OK)
         status = feeder_features(feeder, features);
+    if (status == DER_OK)
+        *n = row_samples(feeder, n_batches, data.batch, samples);
     feeder_free(feeder);
     return status;
 }

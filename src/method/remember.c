@@ -33,16 +33,20 @@ static enum der_status rank(struct reading *reading, const struct data_view *vie
     struct learner *learner = reading->learner;
     struct der_ctx *ctx = learner->be->ctx;
     int64_t dim = learner_feature_dim(learner);
-    size_t n = (size_t)view->n;
-    float *features = mem_alloc(&ctx->mem, n * (size_t)dim, sizeof *features);
-    int32_t *ranks = mem_alloc(&ctx->mem, n, sizeof *ranks);
-    enum der_status status =
-        features && ranks ? reading_features(reading, view, features) : ctx_nomem(ctx);
+    size_t most = (size_t)view->n;
+    int64_t n = 0;
+    float *features = mem_alloc(&ctx->mem, most * (size_t)dim, sizeof *features);
+    int64_t *rows = mem_alloc(&ctx->mem, most, sizeof *rows); /* samples of the features */
+    int32_t *ranks = mem_alloc(&ctx->mem, most, sizeof *ranks);
+    enum der_status status = features && rows && ranks
+                                 ? reading_features(reading, view, features, rows, &n)
+                                 : ctx_nomem(ctx);
     if (status == DER_OK)
         status = exemplar_herd(ctx, features, (int)n, (int)dim, quota, ranks, n_ranked);
     for (int i = 0; status == DER_OK && i < *n_ranked; i++)
-        samples[i] = view->items[ranks[i]].sample;
+        samples[i] = rows[ranks[i]];
     mem_free(&ctx->mem, features);
+    mem_free(&ctx->mem, rows);
     mem_free(&ctx->mem, ranks);
     return status;
 }
