@@ -19,11 +19,13 @@ enum { PER_CLASS = 60, CLASSES = 6, IMAGES = CLASSES * PER_CLASS, BATCH = 60, SI
 
 #define DATA "synth:classes=6,train=20,test=60,size=24,seed=1"
 
+/* Long enough for the running statistics to follow: without them the numbers of a deep network grow from layer
+ * to layer, and 1e-4 is below their last digit. */
 static void train(struct der_ctx *ctx, const char *network, const char *width, const char *out)
 {
     const char *const settings[] = {
-        network,    width,       "step_classes=2", "order=seed:1", "batch=16",
-        "epochs=3", "memory=20", "lr=0.05",        "mask_gain=20", "classifier_epochs=2"};
+        network,     width,       "step_classes=2", "order=seed:1", "batch=16",
+        "epochs=20", "memory=20", "lr=0.05",        "mask_gain=20", "classifier_epochs=2"};
     struct experiment_options options = {.data = DATA, .out = out, .loader_threads = 1};
     struct experiment_summary summary;
     assert_ok(ctx, config_from_preset(ctx, "custom", METHOD_DER, &options.config));
