@@ -130,7 +130,7 @@ fetch() { # NAME COMMAND...: what is downloaded for some tests, which is a must 
 
 test_dnnl3() {
     fetch "oneDNN 3.x" tools/fetch_dnnl3.sh build/deps/dnnl3 || return
-    build dnnl3 && run_groups dnnl3 -LE '^slow$'
+    build dnnl3 && run_groups dnnl3 -LE '^(slow|long)$'
 }
 
 test_tsan() {
@@ -184,7 +184,7 @@ step abi tools/check_abi.sh
 
 fetch "exchange formats" tools/fetch_exchange.sh build/deps/exchange # or their tests are skipped one by one
 
-[ "$dev_built" -eq 0 ] && run_groups dev -LE '^slow$'
+[ "$dev_built" -eq 0 ] && run_groups dev -LE '^(slow|long)$'
 [ "$release_built" -eq 0 ] && run_groups release -LE '^slow$'
 build asan && run_groups asan -LE '^(slow|long)$'
 test_tsan
