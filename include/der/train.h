@@ -35,6 +35,7 @@ struct der_step {
 
 enum der_bad_images { DER_BAD_IMAGES_STOP, DER_BAD_IMAGES_SKIP };
 
+/* Of convolutions. BF16 is for training: tests, predictions and the choice of exemplars then run in TF32. */
 enum der_precision { DER_PRECISION_F32, DER_PRECISION_TF32, DER_PRECISION_BF16 };
 
 /* What is measured beyond accuracy, each for its price; bits that can be joined. */

@@ -22,6 +22,7 @@ struct backend_ops;
 struct backend {
     const struct backend_ops *ops;
     struct der_ctx *ctx;
+    bool is_coarse; /* values inside programs have fewer bits than f32, but in precise graphs */
 };
 
 /* Device memory. First member of every back end's own struct, if it needs one. */
@@ -42,9 +43,11 @@ struct span {
 enum precision { PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
 
 struct backend_options {
-    int device;               /* ordinal of the GPU; ignored by CPU back ends */
-    enum precision precision; /* of convolutions; CPU back ends offer F32 only */
-    bool deterministic;       /* refuse algorithms that may differ from run to run */
+    int device; /* ordinal of the GPU; ignored by CPU back ends */
+    enum precision
+        precision;      /* of convolutions; CPU back ends offer F32 only. BF16 is for training:
+                               * programs that give answers run in TF32 (graph.is_precise) */
+    bool deterministic; /* refuse algorithms that may differ from run to run */
 };
 
 /* What compiling found out. Counts are per run of the program. */

@@ -166,10 +166,11 @@ static enum der_status compile(struct rig *rig)
 static enum der_status make_sequence(struct rig *rig)
 {
     struct sequence_item items[RIG_MAX_FROZEN + 1];
+    const struct folded_use use = {.batch = rig->options.batch, .in_training = true};
     int64_t col = 0;
     for (int i = 0; i < rig->n_frozen; i++) {
         const struct folded *folded;
-        TRY(extractor_folded(rig->frozen[i], rig->options.batch, &folded));
+        TRY(extractor_folded_for(rig->frozen[i], &use, &folded));
         struct span feature = span_at(rig->features, col);
         feature.pitch = rig->feature_dim;
         TRY(folded_bind(folded, span_at(rig->image, 0), feature));

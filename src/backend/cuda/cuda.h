@@ -30,9 +30,8 @@ struct cuda_backend {
     struct backend base;
     struct cuda_libs libs;
     int device;
-    enum precision precision;
+    enum precision precision; /* of training */
     bool deterministic;
-    enum cuda_type type; /* of images inside programs */
     cudaStream_t stream;
     cudaStream_t side[CUDA_SIDE_STREAMS];
     cudaEvent_t fork, join[CUDA_SIDE_STREAMS];
@@ -123,7 +122,9 @@ struct cuda_program {
     size_t derived_offset, tables_offset, counters_offset;
     size_t derived_bytes, tables_bytes, n_counters;
     char *tables; /* host side of the tables; in the arena */
-    bool seldom;  /* a tail: kernels that have to be made at run time are not worth it */
+    enum precision precision;
+    enum cuda_type type; /* of images inside */
+    bool seldom;         /* kernels that have to be made at run time are not worth it */
     bool resolved;
     uint64_t epoch; /* moves whenever addresses have changed */
 };
@@ -251,7 +252,7 @@ static inline enum cuda_type value_type(const struct cuda_program *p,
 {
     if (value->slot.dtype == DTYPE_I32)
         return CUDA_I32;
-    return value->image ? cuda_of(p)->type : CUDA_F32;
+    return value->image ? p->type : CUDA_F32;
 }
 
 /* Any value by rows: pixels of an image, rows of a matrix, all of anything else as one. */

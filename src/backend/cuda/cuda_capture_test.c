@@ -42,10 +42,11 @@ static void change_frozen(struct rig *rig, int step)
 static void bind_anew(struct rig *rig, int step)
 {
     const struct folded *folded;
+    const struct folded_use use = {.batch = rig->options.batch, .in_training = true};
     struct span feature = {.buffer = rig->features, .pitch = rig->feature_dim};
     if (step != 3)
         return;
-    assert_ok(rig->ctx, extractor_folded(rig->frozen[0], rig->options.batch, &folded));
+    assert_ok(rig->ctx, extractor_folded_for(rig->frozen[0], &use, &folded));
     assert_ok(rig->ctx, folded_bind(folded, (struct span){.buffer = rig->image}, feature));
 }
 

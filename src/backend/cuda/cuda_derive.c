@@ -34,7 +34,7 @@ static struct cuda_derived describe(const struct cuda_program *p, const struct c
 
 enum der_status cuda_derived_find(struct cuda_program *p, const struct cuda_step *step, int *out)
 {
-    const size_t element = cuda_of(p)->type == CUDA_BF16 ? 2 : 4;
+    const size_t element = p->type == CUDA_BF16 ? 2 : 4;
     struct cuda_derived derived = describe(p, step);
     for (int i = 0; i < p->n_derived; i++) {
         const struct cuda_derived *other = &p->derived[i];
@@ -105,10 +105,10 @@ enum der_status cuda_derived_refresh(struct cuda_program *p, cudaStream_t stream
 {
     if (p->n_derived_outside == 0)
         return DER_OK;
-    return cuda_check(p->base.be->ctx,
-                      cuda_derive_weights(table_at(p, 0), p->n_derived_outside, p->derived_rows,
-                                          cuda_of(p)->type, stream),
-                      "preparing weights");
+    return cuda_check(
+        p->base.be->ctx,
+        cuda_derive_weights(table_at(p, 0), p->n_derived_outside, p->derived_rows, p->type, stream),
+        "preparing weights");
 }
 
 enum der_status cuda_derived_refresh_one(struct cuda_program *p, int index, cudaStream_t stream)
@@ -116,7 +116,7 @@ enum der_status cuda_derived_refresh_one(struct cuda_program *p, int index, cuda
     const struct cuda_derived *derived = &p->derived[index];
     return cuda_check(p->base.be->ctx,
                       cuda_derive_weights(table_at(p, derived->position), 1,
-                                          derived->shape.k_stored, cuda_of(p)->type, stream),
+                                          derived->shape.k_stored, p->type, stream),
                       "preparing weights");
 }
 

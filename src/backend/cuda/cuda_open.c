@@ -135,11 +135,11 @@ static enum der_status cuda_open(struct der_ctx *ctx, const struct backend_optio
     struct cuda_backend *cuda = mem_zalloc(&ctx->mem, 1, sizeof *cuda);
     if (!cuda)
         return ctx_nomem(ctx);
-    cuda->base = (struct backend){.ops = &cuda_backend, .ctx = ctx};
+    cuda->base = (struct backend){
+        .ops = &cuda_backend, .ctx = ctx, .is_coarse = options->precision == PRECISION_BF16};
     cuda->device = options->device;
     cuda->precision = options->precision;
     cuda->deterministic = options->deterministic;
-    cuda->type = options->precision == PRECISION_BF16 ? CUDA_BF16 : CUDA_F32;
     enum der_status status = start(cuda);
     if (status != DER_OK) {
         cuda_close(&cuda->base);
