@@ -210,7 +210,7 @@ static enum der_status serve(struct der_bench *b, const struct bench_options *o)
 static enum der_status open_bench(struct der_bench *b, struct der_ctx *ctx,
                                   const struct bench_options *o)
 {
-    const struct backend_options options = {.precision = o->precision};
+    const struct backend_options options = {.precision = o->precision, .tuning = o->tuning};
     TRY(resnet_spec_init(ctx, &b->spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE, o->width));
     TRY(resnet_spec_init(ctx, &b->frozen_spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE,
                          o->frozen_width));

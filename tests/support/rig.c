@@ -184,7 +184,7 @@ static enum der_status make_sequence(struct rig *rig)
 static enum der_status build(struct rig *rig)
 {
     const struct rig_options *o = &rig->options;
-    const struct backend_options options = {.precision = o->precision};
+    const struct backend_options options = {.precision = o->precision, .tuning = o->tuning};
     TRY(backend_open(rig->ctx, o->backend, &options, &rig->be));
     for (int i = 0; i < o->n_frozen; i++) {
         TRY(add_extractor(rig, (uint32_t)i, &rig->frozen[i]));

@@ -32,6 +32,8 @@ struct cuda_backend {
     int device;
     enum precision precision; /* of training */
     bool deterministic;
+    bool weights_apart;
+    int n_side; /* streams of `side` that are used */
     cudaStream_t stream;
     cudaStream_t side[CUDA_SIDE_STREAMS];
     cudaEvent_t fork, join[CUDA_SIDE_STREAMS];
@@ -65,6 +67,7 @@ struct cuda_derived {
     int source[DERIVED_SOURCES]; /* value ids; NO_VALUE past the first unless folded */
     struct cuda_weights shape;   /* sizes; pointers are filled in when addresses are known */
     bool inside;                 /* a source is computed by the program itself */
+    bool kept;                   /* the update, which alone writes the source, writes this too */
     int position;                /* in the table */
     size_t offset;               /* of the weights in the program's block */
     size_t bias_offset;          /* folded */
@@ -96,6 +99,7 @@ struct cuda_step {
     size_t counters; /* index of the first of the step's counters */
     size_t table;    /* offset of the step's table among the program's tables */
     size_t table_bytes;
+    int *keeps;  /* SGD: [parameters] derived weights that it writes too, -1: none; in the arena */
     int *import; /* [n_import] images of the caller to be read in before; in the arena */
     int *export; /* [n_export] and to be written out after */
     int n_import, n_export;
@@ -212,13 +216,19 @@ NODISCARD enum der_status cuda_derived_find(struct cuda_program *p, const struct
                                             int *out);
 /* Orders the table, once all are known. */
 void cuda_derived_finish(struct cuda_program *p);
+/* Finds those that the update can write itself. */
+NODISCARD enum der_status cuda_derived_keep(struct cuda_program *p);
+/* What a derived weight is, for the current addresses. */
+struct cuda_weights cuda_derived_row(const struct cuda_program *p, int index);
 void cuda_derived_table(struct cuda_program *p);
 /* Launches: all whose sources come from outside, or a single one. */
 NODISCARD enum der_status cuda_derived_refresh(struct cuda_program *p, cudaStream_t stream);
 NODISCARD enum der_status cuda_derived_refresh_one(struct cuda_program *p, int index,
                                                    cudaStream_t stream);
-/* True, with the versions noted, when a source has changed since the last time. */
-bool cuda_derived_is_stale(struct cuda_program *p);
+/* True when a source has changed since the versions were noted. */
+bool cuda_derived_is_stale(const struct cuda_program *p);
+/* All are up to date with the present versions. */
+void cuda_derived_note(struct cuda_program *p);
 
 /* ---- cuda_gemm.c -------------------------------------------------------------------------------- */
 

@@ -140,6 +140,10 @@ static enum der_status cuda_open(struct der_ctx *ctx, const struct backend_optio
     cuda->device = options->device;
     cuda->precision = options->precision;
     cuda->deterministic = options->deterministic;
+    cuda->weights_apart = options->tuning.weights_apart;
+    cuda->n_side = options->tuning.side_streams;
+    if (cuda->n_side < 1 || cuda->n_side > CUDA_SIDE_STREAMS)
+        cuda->n_side = CUDA_SIDE_STREAMS;
     enum der_status status = start(cuda);
     if (status != DER_OK) {
         cuda_close(&cuda->base);
