@@ -6,9 +6,11 @@
 #include "progress.h"
 #include "running.h"
 
+#include <der/inspect.h>
 #include <der/train.h>
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +27,8 @@ struct flags {
     bool has_header; /* of the table of steps */
     struct progress progress;
 };
+
+enum { NOT_GIVEN = INT_MIN, DEFAULT_THREADS = 2 };
 
 enum { N_OPTIONS = 24, MAX_SETTINGS = OPTION_TEXTS_MAX + 8, SETTING_TEXT = 1200 };
 
@@ -203,29 +207,16 @@ static enum exit_code run(struct flags *f)
     return code;
 }
 
-/* One of n words; -1 and a message when it is none of them. */
-static int choose(const char *flag, const char *word, const char *const *words, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (strcmp(word, words[i]) == 0)
-            return i;
-    (void)fail(EXIT_USAGE, "--%s does not take '%s'; see 'der train --help'", flag, word);
-    return -1;
-}
-
 static enum exit_code read_words(struct flags *f)
 {
-    static const char *const precisions[] = {"f32", "tf32", "bf16"};
     static const char *const bad_images[] = {"stop", "skip"};
     static const char *const measures[] = {"representation", "transfer", "latency"};
-    int precision = choose("precision", f->precision, precisions, 3);
-    int bad = choose("bad-images", f->bad_images, bad_images, 2);
-    if (precision < 0 || bad < 0)
+    int bad = running_choose("train", "bad-images", f->bad_images, bad_images, 2);
+    if (bad < 0 || (f->precision && !running_precision("train", f->precision, &f->train.precision)))
         return EXIT_USAGE;
-    f->train.precision = (enum der_precision)precision;
     f->train.bad_images = bad ? DER_BAD_IMAGES_SKIP : DER_BAD_IMAGES_STOP;
     for (int i = 0; i < f->measure.n; i++) {
-        int which = choose("measure", f->measure.text[i], measures, 3);
+        int which = running_choose("train", "measure", f->measure.text[i], measures, 3);
         if (which < 0)
             return EXIT_USAGE;
         f->train.measure |= 1u << which;
@@ -233,11 +224,50 @@ static enum exit_code read_words(struct flags *f)
     return EXIT_OK;
 }
 
+static enum exit_code check(const struct flags *f)
+{
+    if (f->train.resume && !f->train.out)
+        return fail(EXIT_USAGE, "--resume wants --out RUN, the run to go on with");
+    if (!f->train.data && !f->train.resume)
+        return fail(EXIT_USAGE, "--data is missing; see 'der train --help'");
+    if ((f->threads < 1 && f->threads != NOT_GIVEN) || f->train.max_steps < 0 ||
+        f->train.loader_threads < 0 || f->save_every < 0)
+        return fail(EXIT_USAGE, "--threads wants 1 or more, --max-steps, --loaders and "
+                                "--save-every 0 or more");
+    return EXIT_OK;
+}
+
+/* A run that goes on computes as it was started, in what was not asked for otherwise. On another device its
+ * precision may not exist, and the default is taken. */
+static void adopt(struct flags *f, const struct der_run_start *start)
+{
+    bool is_moved = f->train.backend && strcmp(f->train.backend, start->device) != 0;
+    if (f->threads == NOT_GIVEN)
+        f->threads = start->threads;
+    if (!f->precision && !is_moved)
+        f->train.precision = start->precision;
+    f->train.deterministic = f->train.deterministic || start->deterministic;
+}
+
+static enum exit_code recall(struct flags *f)
+{
+    struct der_run_start start;
+    struct der_ctx *ctx;
+    enum der_status status = der_ctx_new(NULL, &ctx);
+    if (status != DER_OK)
+        return fail_status(NULL, status);
+    status = der_run_start(ctx, f->train.out, &start);
+    enum exit_code code = status == DER_OK ? EXIT_OK : fail_status(ctx, status);
+    der_ctx_free(ctx);
+    if (status == DER_OK && start.has_run)
+        adopt(f, &start);
+    return code;
+}
+
 enum exit_code cmd_train(int argc, char **argv)
 {
-    struct flags f = {.precision = "f32",
-                      .bad_images = "stop",
-                      .threads = 2,
+    struct flags f = {.bad_images = "stop",
+                      .threads = NOT_GIVEN,
                       .seed = -1,
                       .save_every = 10,
                       .validation = -1.0};
@@ -251,15 +281,14 @@ enum exit_code cmd_train(int argc, char **argv)
     enum exit_code code = options_parse(options, N_OPTIONS, argc, argv);
     if (code == EXIT_OK)
         code = read_words(&f);
+    if (code == EXIT_OK)
+        code = check(&f);
+    if (code == EXIT_OK && f.train.resume)
+        code = recall(&f);
     if (code != EXIT_OK)
         return code;
-    if (f.train.resume && !f.train.out)
-        return fail(EXIT_USAGE, "--resume wants --out RUN, the run to go on with");
-    if (!f.train.data && !f.train.resume)
-        return fail(EXIT_USAGE, "--data is missing; see 'der train --help'");
-    if (f.threads < 1 || f.train.max_steps < 0 || f.train.loader_threads < 0 || f.save_every < 0)
-        return fail(EXIT_USAGE, "--threads wants 1 or more, --max-steps, --loaders and "
-                                "--save-every 0 or more");
+    if (f.threads == NOT_GIVEN)
+        f.threads = DEFAULT_THREADS;
     f.train.save_every = f.save_every > 0 ? f.save_every : -1;
     f.train.progress = show_progress;
     f.train.step = show_step;
