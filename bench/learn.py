@@ -6,8 +6,7 @@
 A case is a set of pictures: photo-like JPEG files of 64 to 640 pixels (tests/support/make_photos.py) or images of
 Fashion-MNIST as PNG files, a few to learn from and as many again or more to test with. A try is the flags of
 `der learn` without their dashes; an empty one stands for the defaults. Of every case and try a row of a table is
-printed, averages over the seeds. Processor time is counted because it does not hang on what else the machine does;
-two threads take a little more than half of it.
+printed, averages over the seeds. Processor time is counted because it does not hang on what else the machine does.
 """
 import argparse
 import gzip
