@@ -11,17 +11,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
-
-static const double REDRAW_SECONDS = 0.1;
 
 /* What the command line fills in. */
 struct request {
     struct der_data_check_options check;
     int threads;
     bool json, quiet;
-    bool is_terminal;
-    double started;
     struct progress progress;
 };
 
@@ -43,17 +38,8 @@ static void list_options(struct request *r, struct option options[N_OPTIONS])
 static void show_progress(void *user, int64_t done, int64_t total)
 {
     struct request *r = user;
-    double now = progress_clock();
-    if (r->quiet || !r->is_terminal || now - r->progress.last_line < REDRAW_SECONDS)
-        return;
-    double seconds = now - r->started;
-    char left[32];
-    (void)fprintf(stderr, "\r%" PRId64 " of %" PRId64 " images  %.0f images/s  %s left\033[K", done,
-                  total, (double)done / seconds,
-                  progress_duration(seconds * (double)(total - done) / (double)done, left));
-    (void)fflush(stderr);
-    r->progress.last_line = now;
-    r->progress.line_open = true;
+    if (!r->quiet)
+        progress_show_images(&r->progress, done, total);
 }
 
 /* "32 x 32", or "32 to 500 x 32 to 400". */
@@ -204,8 +190,7 @@ enum exit_code data_check(int argc, char **argv)
     enum der_status status = der_ctx_new(&ctx_options, &ctx);
     if (status != DER_OK)
         return fail_status(NULL, status);
-    r.is_terminal = isatty(STDERR_FILENO);
-    r.started = progress_clock();
+    r.progress.started = progress_clock();
     r.check.progress = show_progress;
     r.check.cancelled = running_is_interrupted;
     r.check.user = &r;

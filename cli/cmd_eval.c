@@ -4,6 +4,7 @@
 #include "cli.h"
 #include "loading.h"
 #include "options.h"
+#include "progress.h"
 #include "running.h"
 #include "text.h"
 
@@ -18,6 +19,7 @@ struct request {
     const char *data, *class_list, *split, *bad_images;
     struct der_evaluate_options evaluate;
     bool per_class, json;
+    struct progress progress;
 };
 
 enum { N_OPTIONS = 12 };
@@ -126,14 +128,20 @@ static enum der_split choose_split(const struct request *r, const struct der_dat
     return info.n_test > 0 ? DER_SPLIT_TEST : DER_SPLIT_TRAIN;
 }
 
-static enum der_status evaluate(const struct request *r, struct der_ctx *ctx,
-                                struct der_model *model)
+static void show_progress(void *user, int64_t done, int64_t total)
+{
+    progress_show_images(user, done, total);
+}
+
+static enum der_status evaluate(struct request *r, struct der_ctx *ctx, struct der_model *model)
 {
     struct der_evaluation evaluation;
     struct der_data *data;
     enum der_status status = der_data_open(ctx, r->data, r->class_list, &data);
+    r->progress.started = progress_clock();
     if (status == DER_OK)
         status = der_model_evaluate(model, data, choose_split(r, data), &r->evaluate, &evaluation);
+    progress_end(&r->progress);
     if (status == DER_OK)
         status = show(r, model, &evaluation);
     der_data_free(data);
@@ -188,7 +196,9 @@ enum exit_code cmd_eval(int argc, char **argv)
         return fail(EXIT_USAGE, "--data is missing; see 'der eval --help'");
     if (request.evaluate.batch < 0 || request.evaluate.loader_threads < 0)
         return fail(EXIT_USAGE, "--batch and --loaders want 0 or more");
+    request.evaluate.progress = show_progress;
     request.evaluate.cancelled = running_is_interrupted;
+    request.evaluate.user = &request.progress;
     running_catch_interrupts();
     return run(&request);
 }

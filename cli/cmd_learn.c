@@ -25,7 +25,7 @@ struct flags {
     struct progress progress;
 };
 
-enum { N_OPTIONS = 20 };
+enum { N_OPTIONS = 21 };
 
 static void list_options(struct flags *f, struct option options[N_OPTIONS])
 {
@@ -44,6 +44,8 @@ static void list_options(struct flags *f, struct option options[N_OPTIONS])
         {"classifier-epochs", OPTION_INT, "N", "epochs of the classifier (30)",
          &f->learn.classifier_epochs},
         {"batch", OPTION_INT, "N", "pictures of a batch (by their number)", &f->learn.batch},
+        {"lr", OPTION_NUMBER, "X", "learning rate (0.02; 0.05 with batches above 32)",
+         &f->learn.lr},
         {"memory", OPTION_INT, "N", "pictures of every class kept with the model (as before; 20)",
          &f->learn.memory},
         {"validation", OPTION_NUMBER, "F",
@@ -198,7 +200,7 @@ static enum exit_code check(struct flags *f)
                     f->path ? "--new" : "MODEL");
     if (f->threads < 1 || f->seed < 0 || f->learn.epochs < 0 || f->learn.classifier_epochs < 0 ||
         f->learn.batch < 0 || f->learn.memory < 0 || f->learn.image_size < 0 ||
-        f->learn.width < 0.0 || f->learn.loader_threads < 0)
+        f->learn.width < 0.0 || f->learn.lr < 0.0 || f->learn.loader_threads < 0)
         return fail(EXIT_USAGE, "--threads wants 1 or more, the other numbers 0 or more");
     if (!(f->validation >= 0.0 && f->validation < 1.0))
         return fail(EXIT_USAGE, "--validation wants a share from 0 up to, but not including, 1");

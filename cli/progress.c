@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 static const double PLAIN_SECONDS = 30.0; /* between two lines of a log */
+static const double REDRAW_SECONDS = 0.1; /* between two states of a line on a terminal */
 
 double progress_clock(void)
 {
@@ -52,4 +53,19 @@ void progress_show(struct progress *progress, const struct der_progress *p)
     if (p->epoch_done && p->epoch + 1 == p->epochs)
         progress_end(progress);
     fflush(stderr);
+}
+
+void progress_show_images(struct progress *progress, int64_t done, int64_t total)
+{
+    double now = progress_clock();
+    if (!isatty(STDERR_FILENO) || now - progress->last_line < REDRAW_SECONDS)
+        return;
+    double seconds = now - progress->started;
+    char left[32];
+    (void)fprintf(stderr, "\r%" PRId64 " of %" PRId64 " images  %.0f images/s  %s left\033[K", done,
+                  total, (double)done / seconds,
+                  progress_duration(seconds * (double)(total - done) / (double)done, left));
+    (void)fflush(stderr);
+    progress->last_line = now;
+    progress->line_open = true;
 }

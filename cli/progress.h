@@ -10,10 +10,14 @@
 /* What has been shown. Zero-initialise. */
 struct progress {
     bool line_open;   /* the terminal's cursor stands behind a progress line */
-    double last_line; /* clock of the latest plain line */
+    double last_line; /* clock of the latest line */
+    double started;   /* for progress_show_images: clock when the work began */
 };
 
 void progress_show(struct progress *progress, const struct der_progress *p);
+
+/* Of work on images one by one, such as a test; shown on a terminal alone. */
+void progress_show_images(struct progress *progress, int64_t done, int64_t total);
 
 /* Seconds that only move forward. */
 double progress_clock(void);

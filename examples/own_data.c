@@ -99,8 +99,12 @@ static enum der_status learn(struct der_ctx *ctx, struct der_model *model, struc
         return status;
 
     /* Everything has a default; these make it quick. */
-    struct der_learn_options options = {
-        .network = "resnet18-cifar", .width = 0.12, .epochs = 16, .batch = 16, .image_size = 16};
+    struct der_learn_options options = {.network = "resnet18-cifar",
+                                        .width = 0.12,
+                                        .epochs = 16,
+                                        .batch = 16,
+                                        .lr = 0.1,
+                                        .image_size = 16};
     struct der_learn_report report;
     status = der_model_learn(model, data, &options, &report);
     if (status == DER_OK)

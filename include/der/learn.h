@@ -23,6 +23,7 @@ struct der_learn_options {
     int epochs;            /* of the new extractor (from the number of pictures) */
     int classifier_epochs; /* of the classifier that is trained anew (30, or `epochs` where that is less) */
     int batch;             /* pictures of a batch (from their number) */
+    double lr;             /* learning rate of both (0.02; 0.05 with batches above 32) */
     int memory; /* pictures of every class that are kept to train on again, and at most as many to test with (as
                  * before; 20 when the model is new) */
     double

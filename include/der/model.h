@@ -142,8 +142,9 @@ struct der_evaluate_options {
     int loader_threads;             /* threads that prepare batches (1) */
     enum der_bad_images bad_images; /* what to do with images that do not decode (stop) */
     struct der_class_score *scores; /* [n_classes] of the model, filled in (not wanted) */
-    bool (*cancelled)(void *user);  /* true ends the test with DER_CANCELLED */
-    void *user;                     /* argument of `cancelled` */
+    void (*progress)(void *user, int64_t done, int64_t total); /* images, after every batch */
+    bool (*cancelled)(void *user); /* true ends the test with DER_CANCELLED */
+    void *user;                    /* argument of the two */
 };
 
 struct der_evaluation {

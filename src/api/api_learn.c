@@ -34,6 +34,7 @@ static struct lesson_options lesson_of(struct der_learn_options *o)
         .epochs = o->epochs,
         .classifier_epochs = o->classifier_epochs,
         .batch = o->batch,
+        .lr = o->lr,
         .memory = o->memory,
         .validation = o->validation,
         .target_params = o->target_params,
@@ -46,10 +47,12 @@ static struct lesson_options lesson_of(struct der_learn_options *o)
 static enum der_status check_options(struct der_ctx *ctx, const struct der_learn_options *o)
 {
     if (o->width < 0.0 || o->image_size < 0 || o->epochs < 0 || o->classifier_epochs < 0 ||
-        o->batch < 0 || o->memory < 0 || o->target_params < 0 || o->loader_threads < 0)
-        return ctx_fail(ctx, DER_ARG,
-                        "width, image size, epochs, batch, memory, target_params and "
-                        "loader_threads of a lesson are not negative");
+        o->batch < 0 || o->lr < 0.0 || o->memory < 0 || o->target_params < 0 ||
+        o->loader_threads < 0)
+        return ctx_fail(
+            ctx, DER_ARG,
+            "width, image size, epochs, batch, learning rate, memory, target_params and "
+            "loader_threads of a lesson are not negative");
     if (!(o->validation < 1.0))
         return ctx_fail(ctx, DER_ARG, "validation share is %g, want less than 1", o->validation);
     return DER_OK;

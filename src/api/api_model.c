@@ -320,7 +320,8 @@ enum der_status der_model_evaluate(struct der_model *model, struct der_data *dat
         .batch = options->batch,
         .loader_threads = options->loader_threads > 0 ? options->loader_threads : 1,
         .bad_images = api_bad_images(options->bad_images),
-        .hooks = {.cancelled = options->cancelled, .user = options->user}};
+        .hooks = {
+            .tested = options->progress, .cancelled = options->cancelled, .user = options->user}};
     struct testing testing;
     enum der_status status = testing_run(model->predictor, data->set, &how, &testing);
     if (status == DER_OK) {

@@ -1,10 +1,9 @@
 #include "data/check_images.h"
 
+#include "core/crew.h"
 #include "core/fnv.h"
 #include "data/image_file.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -18,13 +17,12 @@ struct inspection {
     atomic_int_fast64_t done;
     atomic_bool stop;   /* cancelled, or out of memory */
     atomic_bool no_mem; /* the latter */
+    struct inspector *inspectors;
 };
 
 struct inspector {
     struct inspection *work;
     struct image_decoder decoder;
-    pthread_t thread;
-    bool is_running;
 };
 
 static uint64_t hash_view(const struct image_view *view)
@@ -93,50 +91,25 @@ static bool take(struct inspection *work, int64_t *index)
     return *index < work->n && !atomic_load(&work->stop);
 }
 
-static void *inspector_main(void *argument)
+/* The caller's own thread is the one that talks to the outside. */
+static void watch(struct inspection *work)
 {
-    struct inspector *inspector = argument;
-    int64_t index;
-    while (take(inspector->work, &index))
-        look(inspector, index);
-    return NULL;
+    const struct check_options *options = work->options;
+    if (options->progress)
+        options->progress(options->user, atomic_load(&work->done), work->n);
+    if (options->cancelled && options->cancelled(options->user))
+        atomic_store(&work->stop, true);
 }
 
-/* The caller's own thread works too, and is the one that talks to the outside. */
-static void work_and_watch(struct inspector *inspector)
+static void inspect(void *user, int member)
 {
-    struct inspection *work = inspector->work;
-    const struct check_options *options = work->options;
+    struct inspection *work = user;
     int64_t index;
     while (take(work, &index)) {
-        look(inspector, index);
-        if (options->progress)
-            options->progress(options->user, atomic_load(&work->done), work->n);
-        if (options->cancelled && options->cancelled(options->user))
-            atomic_store(&work->stop, true);
+        look(&work->inspectors[member], index);
+        if (member == 0)
+            watch(work);
     }
-}
-
-/* Signals belong to the caller's threads. A thread that the system refuses is work for the others. */
-static void start(struct inspector *inspectors, int n)
-{
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (int i = 1; i < n; i++)
-        inspectors[i].is_running =
-            pthread_create(&inspectors[i].thread, NULL, inspector_main, &inspectors[i]) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}
-
-static void inspect(struct inspector *inspectors, int n)
-{
-    start(inspectors, n);
-    work_and_watch(&inspectors[0]);
-    for (int i = 1; i < n; i++)
-        if (inspectors[i].is_running)
-            (void)pthread_join(inspectors[i].thread, NULL);
 }
 
 enum der_status check_images(const struct dataset *set, const struct check_options *options,
@@ -151,10 +124,12 @@ enum der_status check_images(const struct dataset *set, const struct check_optio
         inspectors[i].work = &work;
         image_decoder_init(&inspectors[i].decoder, &ctx->mem);
     }
-    inspect(inspectors, ctx->threads);
+    work.inspectors = inspectors;
+    enum der_status status = crew_run(ctx, ctx->threads, inspect, &work);
     for (int i = 0; i < ctx->threads; i++)
         image_decoder_fini(&inspectors[i].decoder);
     mem_free(&ctx->mem, inspectors);
+    TRY(status);
     if (atomic_load(&work.no_mem))
         return ctx_nomem(ctx);
     if (atomic_load(&work.stop))

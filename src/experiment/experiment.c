@@ -211,13 +211,6 @@ static enum der_status end_step(struct experiment *x, struct experiment_summary 
     return DER_OK;
 }
 
-/* Joint training at the last step only sees all classes of the steps before at once. */
-static bool is_skipped(const struct experiment *x, int t)
-{
-    const struct config *config = &x->options.config;
-    return config->method == METHOD_JOINT && config->joint_last && t + 1 < x->n_steps;
-}
-
 static enum der_status run_steps(struct experiment *x, struct experiment_summary *summary)
 {
     int n_new = 0;
@@ -228,7 +221,7 @@ static enum der_status run_steps(struct experiment *x, struct experiment_summary
     }
     for (int t = 0; t < x->n_steps; t++) {
         n_new += config_step_classes(&x->options.config, x->set->n_classes, t);
-        if (is_skipped(x, t))
+        if (t < experiment_first_step(x))
             continue;
         if (t >= n_done) {
             x->step = t;

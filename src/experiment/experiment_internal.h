@@ -38,6 +38,13 @@ struct experiment {
     bool is_heard;            /* the listener was told that the run begins */
 };
 
+/* The first step that is run, from 0: joint training at the end sees all classes of the steps before at once. */
+static inline int experiment_first_step(const struct experiment *x)
+{
+    const struct config *config = &x->options.config;
+    return config->method == METHOD_JOINT && config->joint_last ? x->n_steps - 1 : 0;
+}
+
 /* experiment_open.c */
 NODISCARD enum der_status experiment_open(struct experiment *x);
 void experiment_close(struct experiment *x);

@@ -96,6 +96,7 @@ static enum der_status open_learner(struct experiment *x)
                                       .test = x->test,
                                       .test_split = x->test_split,
                                       .n_classes = x->set->n_classes,
+                                      .steps_before = experiment_first_step(x),
                                       .bad_images = o->bad_images,
                                       .loader_threads = o->loader_threads,
                                       .init = o->init};

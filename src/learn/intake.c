@@ -1,11 +1,17 @@
 #include "learn/intake.h"
 
+#include "core/crew.h"
 #include "data/collection.h"
 #include "data/row.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { LOOKED_AT = 200 };
+enum {
+    LOOKED_AT = 200,
+    ROUND = 64, /* pictures that are read before they are added */
+};
 
 /* What a picture is read with, and the picture at hand. */
 struct reader {
@@ -114,19 +120,57 @@ static enum der_status read_picture(struct reader *r, const struct intake_size *
     return reduce(r, size, &picture, out);
 }
 
-static enum der_status take(struct reader *r, const struct intake_options *options,
-                            struct dataset *to)
+/* ---- many of them -------------------------------------------------------------------------------- */
+
+/* A picture on its way into the set. */
+struct arrival {
+    enum der_status status;
+    uint8_t *bytes; /* [height][width][channels], or NULL; owned */
+    int height, width;
+    struct fault fault; /* when status says so */
+};
+
+/* Pictures are read by all threads, some at a time, and added in their order: what comes of it does not depend on
+ * the threads. */
+struct round {
+    const struct intake_options *options;
+    struct reader *readers; /* one for each thread */
+    struct dataset *to;
+    enum data_split split;
+    int64_t first;
+    int n;
+    atomic_int next;   /* picture of the round that nobody has taken yet */
+    atomic_bool ended; /* nobody shall take another */
+    bool cancelled;    /* on request; the caller's thread writes it */
+    struct arrival
+        *arrivals; /* [ROUND]; after a failure only those up to it are sure to be there */
+};
+
+static enum der_status keep_copy(struct round *round, const struct image_view *picture,
+                                 struct arrival *out)
 {
+    size_t row = (size_t)picture->width * (size_t)picture->channels;
+    out->bytes = mem_alloc(&round->to->ctx->mem, (size_t)picture->height, row);
+    if (!out->bytes)
+        return DER_NOMEM;
+    image_form_copy(out->bytes, picture->channels, picture);
+    out->height = picture->height;
+    out->width = picture->width;
+    return DER_OK;
+}
+
+static void read_one(struct round *round, struct reader *r, int i)
+{
+    struct arrival *arrival = &round->arrivals[i];
     struct image_view picture;
-    enum der_status status = read_picture(r, &options->size, &picture);
-    if (status == DER_OK)
-        status = collection_add(to, r->split, r->from->part[r->split].labels[r->index], &picture);
-    else if (status == DER_NOMEM)
-        status = ctx_nomem(to->ctx);
+    r->split = round->split;
+    r->index = round->first + i;
+    arrival->status = read_picture(r, &round->options->size, &picture);
+    if (arrival->status == DER_OK)
+        arrival->status = keep_copy(round, &picture, arrival);
     else
-        status = ctx_fail(to->ctx, status, "%s", r->tools.decoder.fault.text);
+        arrival->fault = r->tools.decoder.fault;
     give_back(r);
-    return status;
 }
 
 static bool is_skipped(const struct intake_options *options, enum der_status status)
@@ -134,25 +178,104 @@ static bool is_skipped(const struct intake_options *options, enum der_status sta
     return options->bad_images == BAD_IMAGES_SKIP && loader_can_skip(status);
 }
 
-static enum der_status take_all(struct reader *r, const struct intake_options *options,
-                                struct dataset *to, int64_t *n_bad)
+/* Pictures are taken in their order, so when one ends the round, all before it are read to the end. */
+static void read_some(void *user, int member)
+{
+    struct round *round = user;
+    for (;;) {
+        if (member == 0 && train_cancelled(round->options->hooks)) {
+            round->cancelled = true;
+            atomic_store(&round->ended, true);
+        }
+        if (atomic_load(&round->ended))
+            return;
+        int i = atomic_fetch_add(&round->next, 1);
+        if (i >= round->n)
+            return;
+        read_one(round, &round->readers[member], i);
+        enum der_status status = round->arrivals[i].status;
+        if (status != DER_OK && !is_skipped(round->options, status))
+            atomic_store(&round->ended, true);
+    }
+}
+
+static enum der_status add_one(struct round *round, int i, int64_t *n_bad)
+{
+    const struct arrival *arrival = &round->arrivals[i];
+    struct dataset *to = round->to;
+    if (arrival->status == DER_OK) {
+        struct image_view picture = collection_view(arrival->bytes, round->options->size.channels,
+                                                    arrival->height, arrival->width);
+        const struct data_part *part = &round->readers[0].from->part[round->split];
+        return collection_add(to, round->split, part->labels[round->first + i], &picture);
+    }
+    if (arrival->status == DER_NOMEM)
+        return ctx_nomem(to->ctx);
+    if (!is_skipped(round->options, arrival->status))
+        return ctx_fail(to->ctx, arrival->status, "%s", arrival->fault.text);
+    ctx_log(to->ctx, DER_LOG_WARNING, "%s; left out", arrival->fault.text);
+    ++*n_bad;
+    return DER_OK;
+}
+
+static enum der_status add_all(struct round *round, int64_t *n_bad)
+{
+    for (int i = 0; i < round->n; i++)
+        TRY(add_one(round, i, n_bad));
+    return DER_OK;
+}
+
+static enum der_status take_round(struct round *round, int64_t *n_bad)
+{
+    struct der_ctx *ctx = round->to->ctx;
+    atomic_store(&round->next, 0);
+    memset(round->arrivals, 0, ROUND * sizeof *round->arrivals);
+    enum der_status status = crew_run(ctx, ctx->threads, read_some, round);
+    if (status == DER_OK && round->cancelled)
+        status = ctx_fail(ctx, DER_CANCELLED, "stopped on request while reading pictures");
+    if (status == DER_OK)
+        status = add_all(round, n_bad);
+    for (int i = 0; i < ROUND; i++)
+        mem_free(&ctx->mem, round->arrivals[i].bytes);
+    return status;
+}
+
+static enum der_status take_all(struct round *round, int64_t *n_bad)
 {
     for (int split = 0; split < DATA_SPLITS; split++) {
-        r->split = (enum data_split)split;
-        for (r->index = 0; r->index < r->from->part[split].n; r->index++) {
-            if (train_cancelled(options->hooks))
-                return ctx_fail(to->ctx, DER_CANCELLED,
-                                "stopped on request while reading pictures");
-            enum der_status status = take(r, options, to);
-            if (status == DER_OK)
-                continue;
-            if (!is_skipped(options, status))
-                return status;
-            ctx_log(to->ctx, DER_LOG_WARNING, "%s; left out", r->tools.decoder.fault.text);
-            ++*n_bad;
+        int64_t n = round->readers[0].from->part[split].n;
+        round->split = (enum data_split)split;
+        for (round->first = 0; round->first < n; round->first += ROUND) {
+            round->n = n - round->first < ROUND ? (int)(n - round->first) : ROUND;
+            TRY(take_round(round, n_bad));
         }
     }
     return DER_OK;
+}
+
+/* take_all with a reader for each thread. */
+static enum der_status take_with_readers(const struct dataset *from,
+                                         const struct intake_options *options, struct dataset *to,
+                                         int64_t *n_bad)
+{
+    struct mem *mem = &from->ctx->mem;
+    int n = from->ctx->threads;
+    struct round round = {.options = options,
+                          .to = to,
+                          .readers = mem_zalloc(mem, (size_t)n, sizeof *round.readers),
+                          .arrivals = mem_alloc(mem, ROUND, sizeof *round.arrivals)};
+    enum der_status status = round.readers && round.arrivals ? DER_OK : ctx_nomem(from->ctx);
+    for (int i = 0; round.readers && i < n; i++) {
+        round.readers[i].from = from;
+        row_tools_init(&round.readers[i].tools, mem, NULL);
+    }
+    if (status == DER_OK)
+        status = take_all(&round, n_bad);
+    for (int i = 0; round.readers && i < n; i++)
+        row_tools_fini(&round.readers[i].tools);
+    mem_free(mem, round.readers);
+    mem_free(mem, round.arrivals);
+    return status;
 }
 
 static enum der_status take_classes(const struct dataset *from, struct dataset *to)
@@ -171,16 +294,13 @@ enum der_status intake(const struct dataset *from, const struct intake_options *
                        struct dataset **out, int64_t *n_bad)
 {
     struct der_ctx *ctx = from->ctx;
-    struct reader reader = {.from = from};
     struct dataset *to;
     *out = NULL;
     *n_bad = 0;
     TRY(collection_new(ctx, "intake", from->path, options->size.channels, &to));
-    row_tools_init(&reader.tools, &ctx->mem, NULL);
     enum der_status status = take_classes(from, to);
     if (status == DER_OK)
-        status = take_all(&reader, options, to, n_bad);
-    row_tools_fini(&reader.tools);
+        status = take_with_readers(from, options, to, n_bad);
     if (status != DER_OK) {
         dataset_free(to);
         return status;

@@ -24,7 +24,9 @@ struct intake_options {
     const struct train_hooks *hooks; /* asked whether to go on */
 };
 
-/* *out has the classes of `from` under the same labels, and the pictures that could be used; the others are told to
+/* Reads with as many threads as the context has; what comes of it does not depend on them.
+ *
+ * *out has the classes of `from` under the same labels, and the pictures that could be used; the others are told to
  * the log and counted, or are the end of it. Memory is channels x height x width bytes a picture. Caller frees with
  * dataset_free. */
 NODISCARD enum der_status intake(const struct dataset *from, const struct intake_options *options,

@@ -1,4 +1,5 @@
 /* Intake: pictures of any origin are reduced to one size, once, and the test transform leaves them alone then. */
+/* labels: tsan */
 #include "learn/intake.h"
 
 #include "data/collection.h"
@@ -218,6 +219,78 @@ static void test_files_are_taken_as_decoded_and_resized(void **state)
     scratch_fini(&scratch);
 }
 
+enum { MANY = 150, BAD_EVERY = 40 };
+
+/* More pictures than are read at a time, of different sizes, some of which are not there. */
+static void add_many(struct fixture *f)
+{
+    static char path[] = "/nowhere/at/all.png";
+    for (int i = 0; i < MANY; i++)
+        add(f, 3, 17 + i % 7, 20 + i % 11);
+    for (int i = BAD_EVERY; i < MANY; i += BAD_EVERY)
+        f->set->part[DATA_TRAIN].items[i] = (struct data_item){.place = DATA_IN_FILE, .file = path};
+}
+
+static void assert_same_pictures(const struct dataset *a, const struct dataset *b)
+{
+    assert_int_equal(a->part[DATA_TRAIN].n, b->part[DATA_TRAIN].n);
+    for (int64_t i = 0; i < a->part[DATA_TRAIN].n; i++) {
+        struct image_view view = dataset_view(a, DATA_TRAIN, i);
+        assert_size(b, i, view.height, view.width);
+        assert_memory_equal(view.data, dataset_view(b, DATA_TRAIN, i).data,
+                            (size_t)(3 * view.height * view.width));
+    }
+}
+
+static void test_the_number_of_threads_changes_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct intake_options options = {.size = {.channels = 3, .side = 16},
+                                     .bad_images = BAD_IMAGES_SKIP};
+    struct dataset *alone = NULL;
+    add_many(f);
+    for (int threads = 1; threads <= 5; threads += 2) {
+        struct dataset *taken;
+        int64_t n_bad;
+        f->ctx->threads = threads;
+        assert_ok(f->ctx, intake(f->set, &options, &taken, &n_bad));
+        assert_int_equal(n_bad, (MANY - 1) / BAD_EVERY);
+        assert_int_equal(taken->part[DATA_TRAIN].n, MANY - n_bad);
+        if (!alone)
+            alone = taken;
+        assert_same_pictures(alone, taken);
+        if (taken != alone)
+            dataset_free(taken);
+    }
+    dataset_free(alone);
+}
+
+static bool say_yes(void *user)
+{
+    (void)user;
+    return true;
+}
+
+static void test_bad_pictures_and_requests_end_it_with_any_threads(void **state)
+{
+    struct fixture *f = *state;
+    const struct train_hooks impatient = {.cancelled = say_yes};
+    struct intake_options options = {.size = {.channels = 3, .side = 16}};
+    add_many(f);
+    for (int threads = 1; threads <= 5; threads += 2) {
+        struct dataset *taken;
+        int64_t n_bad;
+        f->ctx->threads = threads;
+        options.hooks = NULL;
+        assert_int_equal(intake(f->set, &options, &taken, &n_bad), DER_IO);
+        assert_null(taken);
+        assert_non_null(strstr(f->ctx->error, "/nowhere/at/all.png"));
+        options.hooks = &impatient;
+        assert_int_equal(intake(f->set, &options, &taken, &n_bad), DER_CANCELLED);
+        assert_null(taken);
+    }
+}
+
 static void test_lack_of_memory_leaves_nothing(void **state)
 {
     struct fixture *f = *state;
@@ -252,6 +325,8 @@ int main(void)
         TEST(test_pictures_of_a_source_are_given_back),
         TEST(test_a_look_tells_thumbnails_from_photographs),
         TEST(test_files_are_taken_as_decoded_and_resized),
+        TEST(test_the_number_of_threads_changes_nothing),
+        TEST(test_bad_pictures_and_requests_end_it_with_any_threads),
         TEST(test_lack_of_memory_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,9 +10,10 @@
 enum {
     THUMBNAIL_MOST = 64, /* largest side of pictures that are taken as they are */
     PAD_SHARE = 8,       /* of a thumbnail's side, as padding */
-    SIDE_STEP = 32,      /* image sizes of photographs are multiples of it */
+    SIDE_STEP = 16,      /* image sizes of photographs are multiples of it */
+    SIDE_LEAST = 32,     /* even where pictures are smaller */
     SMALL_SET = 5000,    /* pictures: up to here photographs are looked at closely enough at ... */
-    SMALL_SIDE = 64,     /* ... this size, */
+    SMALL_SIDE = 48,     /* ... this size, */
     MIDDLE_SET = 50000,  /* up to here at ... */
     MIDDLE_SIDE = 128,   /* ... this, */
     LARGE_SIDE = 224,    /* and above at this */
@@ -22,10 +23,11 @@ enum {
     BATCH_SHARE = 8, /* an epoch has at least so many batches, ... */
     BATCH_LEAST = 16,
     BATCH_MOST = 128, /* ... as far as batches between these allow */
+    SMALL_BATCH = 32, /* for the learning rate */
     TEST_BATCH = 32,
     PASSES = 24000, /* pictures seen in a lesson: epochs times pictures, ... */
     EPOCHS_LEAST = 20,
-    EPOCHS_MOST = 120, /* ... as far as epochs between these allow */
+    EPOCHS_MOST = 100, /* ... as far as epochs between these allow */
     SIZE_SHARE = 3,    /* a new extractor keeps one part in so many */
 };
 
@@ -33,6 +35,11 @@ enum {
 static const double RESIZE_RATIO = 256.0 / 224.0;
 
 static const double LEAST_AREA = 0.3; /* of a photograph that a random region shows */
+
+/* Far below the presets' 0.1, with which short lessons fall to chance now and then: docs/BENCHMARKS.md. */
+static const double LR_SMALL =
+    0.02; /* batches up to SMALL_BATCH; below BATCH_LEAST proportionally less */
+static const double LR_LARGE = 0.05;
 
 /* ---- images -------------------------------------------------------------------------------------- */
 
@@ -70,8 +77,8 @@ static int photograph_side(const struct intake_survey *survey, int64_t n_images)
                : n_images <= MIDDLE_SET ? MIDDLE_SIDE
                                         : LARGE_SIDE;
     int there = survey->shorter / SIDE_STEP * SIDE_STEP;
-    if (there < SIDE_STEP)
-        there = SIDE_STEP;
+    if (there < SIDE_LEAST)
+        there = SIDE_LEAST;
     return side < there ? side : there;
 }
 
@@ -94,7 +101,7 @@ static const char *default_network(const struct augment_spec *test, int64_t n_im
 {
     if (is_for_thumbnails(test))
         return n_images < LARGE_THUMBNAILS ? "resnet32" : "resnet18-cifar";
-    return test->height <= SMALL_SIDE ? "resnet32" : "resnet18";
+    return test->height <= THUMBNAIL_MOST ? "resnet32" : "resnet18";
 }
 
 /* A model says what its next extractor looks like; options may repeat it but not change it. */
@@ -182,6 +189,13 @@ static int default_batch(int64_t n_images)
     return batch;
 }
 
+static double default_lr(int batch)
+{
+    if (batch > SMALL_BATCH)
+        return LR_LARGE;
+    return LR_SMALL * fmin(1.0, (double)batch / BATCH_LEAST);
+}
+
 enum der_status lesson_plan_training(const struct pupil *pupil, int64_t n_images,
                                      const struct lesson_options *options, struct lesson_plan *plan)
 {
@@ -200,12 +214,12 @@ enum der_status lesson_plan_training(const struct pupil *pupil, int64_t n_images
     int tuning = options->classifier_epochs > 0 ? options->classifier_epochs
                  : epochs < CLASSIFIER_EPOCHS   ? epochs
                                                 : CLASSIFIER_EPOCHS;
-    double rate = fmin(1.0, (double)config->batch / BATCH_LEAST);
+    double lr = options->lr > 0.0 ? options->lr : default_lr(config->batch);
     config->representation = schedule_scaled(&config->representation, epochs);
-    config->representation.lr *= rate;
+    config->representation.lr = lr;
     config->first = config->representation;
     config->classifier = schedule_scaled(&config->classifier, tuning);
-    config->classifier.lr *= rate;
+    config->classifier.lr = lr;
     config->target_params = options->target_params > 0 ? options->target_params
                             : basis->target_params > 0
                                 ? basis->target_params

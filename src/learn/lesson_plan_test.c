@@ -77,15 +77,17 @@ static void test_image_size_and_network_follow_the_pictures(void **state)
     use_pictures(f, 20000, 28, 28);
     assert_images(f, 28, 28, "resnet18-cifar");
     use_pictures(f, 100, 300, 400);
-    assert_images(f, 64, 73, "resnet32");
+    assert_images(f, 48, 55, "resnet32");
     use_pictures(f, 5001, 300, 400);
     assert_images(f, 128, 146, "resnet18");
     use_pictures(f, 50001, 300, 400);
     assert_images(f, 224, 256, "resnet18");
-    use_pictures(f, 100, 50, 80); /* no larger than the pictures, in steps of 32 */
+    use_pictures(f, 100, 40, 80); /* no larger than the pictures, in steps of 16 */
     assert_images(f, 32, 37, "resnet32");
-    use_pictures(f, 100, 10, 20); /* but no smaller than that */
+    use_pictures(f, 100, 10, 20); /* but no smaller than 32 */
     assert_images(f, 32, 37, "resnet32");
+    use_pictures(f, 5001, 100, 120);
+    assert_images(f, 96, 110, "resnet18");
 }
 
 static void test_what_is_asked_for_comes_first(void **state)
@@ -107,10 +109,14 @@ static void test_what_is_asked_for_comes_first(void **state)
     assert_int_equal(config->first.epochs, 7);
     assert_int_equal(config->classifier.epochs, 3);
     assert_int_equal(config->batch, 4);
-    assert_true(fabs(config->representation.lr - 0.025) < 1e-12);
+    assert_true(fabs(config->representation.lr - 0.005) < 1e-12);
     assert_int_equal(config->memory, 5);
     assert_int_equal(config->target_params, 1234);
     assert_int_equal(config->seed, 9);
+    f->options.lr = 0.03;
+    assert_ok(f->ctx, lesson_plan_training(&f->pupil, 100, &f->options, &f->plan));
+    assert_true(config->representation.lr == 0.03 && config->first.lr == 0.03 &&
+                config->classifier.lr == 0.03);
 }
 
 static void test_batch_and_epochs_follow_the_number_of_pictures(void **state)
@@ -119,9 +125,10 @@ static void test_batch_and_epochs_follow_the_number_of_pictures(void **state)
     static const struct {
         int64_t n;
         int batch, epochs, tuning;
-    } cases[] = {{1, 16, 120, 30},    {200, 16, 120, 30},   {255, 16, 94, 30},
-                 {256, 32, 93, 30},   {1000, 64, 24, 24},   {1023, 64, 23, 23},
-                 {1024, 128, 23, 23}, {100000, 128, 20, 20}};
+        double lr;
+    } cases[] = {{1, 16, 100, 30, 0.02},    {240, 16, 100, 30, 0.02},   {255, 16, 94, 30, 0.02},
+                 {256, 32, 93, 30, 0.02},   {1000, 64, 24, 24, 0.05},   {1023, 64, 23, 23, 0.05},
+                 {1024, 128, 23, 23, 0.05}, {100000, 128, 20, 20, 0.05}};
     use_pictures(f, 10, 32, 32);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct lesson_plan plan = f->plan;
@@ -129,7 +136,8 @@ static void test_batch_and_epochs_follow_the_number_of_pictures(void **state)
         assert_int_equal(plan.config.batch, cases[i].batch);
         assert_int_equal(plan.config.representation.epochs, cases[i].epochs);
         assert_int_equal(plan.config.classifier.epochs, cases[i].tuning);
-        assert_true(plan.config.first.lr == 0.1 && plan.config.classifier.lr == 0.1);
+        assert_true(fabs(plan.config.first.lr - cases[i].lr) < 1e-12);
+        assert_true(plan.config.classifier.lr == plan.config.first.lr);
         assert_int_equal(plan.config.memory, 20);
         assert_int_equal(plan.config.memory_mode, MEMORY_PER_CLASS);
         assert_int_equal(plan.config.target_params, resnet_count_params(&plan.spec) / 3);

@@ -28,6 +28,7 @@ struct lesson_options {
     double width;        /* of the first lesson */
     int image_size;      /* of the first lesson */
     int epochs, classifier_epochs, batch;
+    double lr;  /* of both stages */
     int memory; /* pictures kept of a class; later lessons begin with the value of the last */
     double
         validation; /* share of a class held out where the data have no test pictures; negative: none */

@@ -118,7 +118,7 @@ static enum der_status run_stage(struct head_stage *stage, const struct data_vie
     int first_epoch;
     TRY(restore(stage, &first_epoch));
     TRY(buffer_new(learner->be, ASSEMBLY_MAX_SCALARS * sizeof(float), &stage->scalars));
-    (void)snprintf(name, sizeof name, "step %d, %s", learner->step + 1,
+    (void)snprintf(name, sizeof name, "step %d, %s", learner_step_number(learner),
                    stage->which == STAGE_IDEAL ? "ideal classifier" : "classifier");
     struct stage loop = {.name = name,
                          .ops = &STAGE,

@@ -236,7 +236,7 @@ enum der_status learner_resume_step(struct learner *learner, int n_new, struct s
             ctx, DER_ARG,
             "step %d cannot add %d classes to %d: the set has %d, and there are at most "
             "%d steps",
-            learner->step + 1, n_new, learner->n_classes, n_classes, LEARNER_MAX_STEPS);
+            learner_step_number(learner), n_new, learner->n_classes, n_classes, LEARNER_MAX_STEPS);
     struct data_view *view;
     TRY(learner_training_view(learner, n_new, &view));
     learner->from = from;

@@ -44,7 +44,8 @@ struct learner_options {
     const struct data_view *test;
     enum data_split test_split; /* split of `test` */
     int n_classes;              /* in all */
-    int balance_least;          /* images of a class that the second stage has at least: see
+    int steps_before; /* of the protocol, whose classes the first step here has too; only counted in names */
+    int balance_least; /* images of a class that the second stage has at least: see
                                  * view_balanced_to */
     bool fills_memory; /* places that herding leaves open (it gives up after so many picks) go to
                                  * the images it has not ranked, in their order */

@@ -28,6 +28,12 @@ NODISCARD enum der_status learner_training_view(struct learner *learner, int n_n
 /* Desks for a matrix of so many columns. */
 void learner_desks(const struct learner *learner, int64_t feature_dim, struct desks *desks);
 
+/* What the step that is being learnt is called in messages, from 1. */
+static inline int learner_step_number(const struct learner *learner)
+{
+    return learner->options.steps_before + learner->step + 1;
+}
+
 /* The first step has a schedule of its own. */
 const struct schedule *learner_schedule(const struct learner *learner);
 

@@ -351,7 +351,7 @@ enum der_status learn_representation(struct learner *learner, const struct data_
     if (status == DER_OK && learner->from)
         status = restore(&r, &first_epoch);
     if (status == DER_OK) {
-        (void)snprintf(name, sizeof name, "step %d, representation", learner->step + 1);
+        (void)snprintf(name, sizeof name, "step %d, representation", learner_step_number(learner));
         struct stage stage = {.name = name,
                               .ops = &STAGE,
                               .self = &r,

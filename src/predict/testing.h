@@ -12,7 +12,7 @@ struct testing_options {
     int batch; /* 0: the predictor's */
     int loader_threads;
     enum bad_images bad_images;
-    struct train_hooks hooks; /* `cancelled` is asked for */
+    struct train_hooks hooks; /* `tested` is told, `cancelled` asked */
 };
 
 struct testing {

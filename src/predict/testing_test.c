@@ -160,6 +160,32 @@ static void test_a_split_without_images_is_refused(void **state)
                         "the set has no training images of classes that the model knows");
 }
 
+/* How a test was told of. */
+struct told {
+    int64_t done, n;
+    int times;
+};
+
+static void take_down(void *user, int64_t done, int64_t n)
+{
+    struct told *told = user;
+    assert_true(done > told->done);
+    *told = (struct told){done, n, told->times + 1};
+}
+
+static void test_it_tells_how_far_it_is(void **state)
+{
+    struct fixture *f = *state;
+    const int known = N - N / SET_CLASSES;
+    struct told told = {0};
+    struct testing_options options = {
+        .split = DATA_TEST, .batch = 7, .hooks = {.tested = take_down, .user = &told}};
+    assert_ok(f->ctx, run(f, &options));
+    assert_int_equal(told.done, known);
+    assert_int_equal(told.n, known);
+    assert_int_equal(told.times, (known + 6) / 7);
+}
+
 static bool say_yes(void *user)
 {
     (void)user;
@@ -201,6 +227,7 @@ int main(void)
         TEST(test_images_that_cannot_be_read_stop_or_are_counted),
         TEST(test_data_without_a_known_class_are_refused),
         TEST(test_a_split_without_images_is_refused),
+        TEST(test_it_tells_how_far_it_is),
         TEST(test_it_can_be_cancelled),
         TEST(test_every_failed_allocation_is_told_and_survived),
     };

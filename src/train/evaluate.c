@@ -103,10 +103,19 @@ static enum der_status run_next(struct feeder *feeder, const struct stage_progra
     return *rows > 0 ? feeder_run(feeder, program) : DER_OK;
 }
 
+static void tell(const struct train_hooks *hooks, const struct feeder *feeder, int rows,
+                 int64_t *done)
+{
+    *done += rows;
+    if (hooks && hooks->tested)
+        hooks->tested(hooks->user, *done, feeder_images(feeder));
+}
+
 enum der_status evaluate_batches(struct feeder *feeder, const struct stage_program *program,
                                  const struct train_hooks *hooks, struct der_ctx *ctx,
                                  int64_t *n_batches)
 {
+    int64_t done = 0;
     *n_batches = 0;
     TRY(feeder_start(feeder, 0, NULL));
     for (;; ++*n_batches) {
@@ -114,11 +123,13 @@ enum der_status evaluate_batches(struct feeder *feeder, const struct stage_progr
         TRY(run_next(feeder, program, hooks, ctx, &rows));
         if (rows == 0)
             return DER_OK;
+        tell(hooks, feeder, rows, &done);
     }
 }
 
 static enum der_status run_and_keep(struct test *test, const struct train_hooks *hooks)
 {
+    int64_t done = 0;
     TRY(feeder_start(test->feeder, 0, NULL));
     for (;; test->n_batches++) {
         int rows;
@@ -126,6 +137,7 @@ static enum der_status run_and_keep(struct test *test, const struct train_hooks 
         if (rows == 0)
             return DER_OK;
         TRY(keep_batch(test, rows));
+        tell(hooks, test->feeder, rows, &done);
     }
 }
 

@@ -319,6 +319,11 @@ int64_t feeder_batches(const struct feeder *feeder)
     return feeder->n_batches;
 }
 
+int64_t feeder_images(const struct feeder *feeder)
+{
+    return feeder->data.view->n;
+}
+
 static enum der_status write_order(struct feeder *feeder, uint32_t epoch)
 {
     const struct data_view *view = feeder->data.view;

@@ -44,8 +44,9 @@ NODISCARD enum der_status feeder_new(struct der_ctx *ctx, const struct feeder_op
                                      struct feeder **out);
 void feeder_free(struct feeder *feeder);
 
-/* Batches of an epoch. */
+/* Batches of an epoch, and images, those that will be left out counted. */
 int64_t feeder_batches(const struct feeder *feeder);
+int64_t feeder_images(const struct feeder *feeder);
 
 /* Begins an epoch. scalars: [feeder_batches][STAGE_MAX_SCALARS], borrowed until the epoch is over; NULL where
  * the programs have none. */

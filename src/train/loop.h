@@ -70,8 +70,10 @@ struct train_hooks {
     void (*progress)(void *user, const struct train_progress *progress); /* may be NULL */
     /* After the last progress of an epoch, for who writes it down: a failure ends the work; may be NULL. */
     NODISCARD enum der_status (*epoch_done)(void *user, const struct train_progress *progress);
+    void (*tested)(void *user, int64_t done,
+                   int64_t n);     /* images of a test so far, in all; may be NULL */
     bool (*cancelled)(void *user); /* may be NULL; true ends the work with DER_CANCELLED */
-    void *user;                    /* argument of all three */
+    void *user;                    /* argument of all four */
 };
 
 /* True when the hooks ask for an end. */

@@ -44,8 +44,11 @@ expect_code 2 "a folder with a run is not written over" "$DER" train "${steps[@]
 check "and is named" one_line err run-der
 expect_code 0 "a run can stop early" "$DER" train "${steps[@]}" --max-steps 1
 check "after so many steps" grep -q '^2 classes in 1 step' out
+loud=("${steps[@]}")
+unset 'loud[-1]' # --quiet
 expect_code 0 "joint training can wait for the last step" \
-    "$DER" train "${steps[@]}" --method joint --joint-steps last
+    "$DER" train "${loud[@]}" --method joint --joint-steps last
+check "which its progress is of" grep -q '^step 2, representation: epoch 1/2' err
 check "and then sees all classes" grep -Eq '^ +2/2 +4 ' out
 check "once" test "$(grep -Ec '^ +[0-9]/2 ' out)" -eq 1
 expect_code 0 "a size can be wanted" "$DER" train "${steps[@]}" --max-steps 1 --target-params 6k

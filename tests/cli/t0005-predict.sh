@@ -46,6 +46,9 @@ check "counts the same" cmp out eval.json
 expect_code 0 "in words" "$DER" eval run --data "$data" --threads 1 --per-class
 check "with all images" grep -Eq '^test accuracy: top-1 [0-9.]+ %, top-5 100.00 % of 80 images in 4 of' out
 check "and one line a class" test "$(grep -Ec '^ +[0-3] +20 ' out)" -eq 4
+script -qefc "'$DER' eval run --data '$data' --threads 1 --batch 7 >told" shown </dev/null >/dev/null
+check "a terminal shows how far it is" grep -Eq '[0-9]+ of [0-9]+ images  [0-9]+ images/s  [0-9:]+ left' shown
+check "and the result is told elsewhere" grep -q '^test accuracy: top-1 ' told
 expect_code 0 "training images on request" "$DER" eval run --data "$data" --split train --threads 1
 check "are more" grep -q 'of 160 images' out
 expect_code 0 "classes that the model does not know" "$DER" eval run --threads 1 \

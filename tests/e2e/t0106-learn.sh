@@ -3,7 +3,7 @@
 # known; the model is moved in between and its pictures are gone. Killed and interrupted lessons leave what was there.
 . "$(dirname "$0")/../support/test-lib.sh"
 python=/usr/bin/python3
-flags=(--image-size 32 --width 0.5 --epochs 20 --classifier-epochs 12 --batch 8 --memory 12 --target-params 60k
+flags=(--image-size 32 --width 0.5 --epochs 20 --classifier-epochs 12 --batch 8 --lr 0.05 --memory 12 --target-params 60k
     --threads 1 --quiet)
 
 photos() { # DIR FIRST COUNT CLASS...

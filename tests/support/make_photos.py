@@ -1,14 +1,15 @@
 #!/usr/bin/python3
 """Photo-like JPEG files for tests: one object in front of a cluttered scene, every file of another size.
 
-    make_photos.py DIR FIRST COUNT CLASS...
+    make_photos.py [--sides LEAST MOST] DIR FIRST COUNT CLASS...
 
-writes DIR/CLASS/NNN.jpg for the numbers FIRST to FIRST + COUNT - 1. A file depends on its class and its number
-alone. Place, size, colour and light vary from file to file; the shape of the object tells the class.
+writes DIR/CLASS/NNN.jpg for the numbers FIRST to FIRST + COUNT - 1, with sides of LEAST to MOST pixels (90 to 260). A
+file depends on that, its class and its number alone. Place, size, colour and light vary from file to file; the shape of the object tells the class.
 """
+import argparse
+import math
 import os
 import random
-import sys
 
 from PIL import Image, ImageDraw, ImageFilter
 
@@ -47,8 +48,33 @@ def fence(draw, c, r, colour):
         draw.rectangle((x - 0.09 * r, c[1] - r, x + 0.09 * r, c[1] + r), fill=colour)
 
 
+def star(draw, c, r, colour):
+    points = [(math.sin(i * math.pi / 5), -math.cos(i * math.pi / 5)) for i in range(10)]
+    draw.polygon(polygon([(x * (0.45 if i % 2 else 1), y * (0.45 if i % 2 else 1))
+                          for i, (x, y) in enumerate(points)], c, r), fill=colour)
+
+
+def stairs(draw, c, r, colour):
+    for i in range(4):
+        left, top = c[0] - r + i * r / 2, c[1] + r - (i + 1) * r / 2
+        draw.rectangle((left, top, left + r / 2, c[1] + r), fill=colour)
+
+
+def window(draw, c, r, colour):
+    for x in (-1, 0.1):
+        for y in (-1, 0.1):
+            draw.rectangle((c[0] + x * r, c[1] + y * r, c[0] + (x + 0.9) * r, c[1] + (y + 0.9) * r), fill=colour)
+
+
+def bottle(draw, c, r, colour):
+    draw.rectangle((c[0] - 0.4 * r, c[1] - 0.2 * r, c[0] + 0.4 * r, c[1] + r), fill=colour)
+    draw.rectangle((c[0] - 0.14 * r, c[1] - r, c[0] + 0.14 * r, c[1] - 0.2 * r), fill=colour)
+
+
 SHAPES = {"apple": (apple, (200, 50, 40)), "book": (book, (60, 90, 190)), "tent": (tent, (60, 150, 60)),
-          "ring": (ring, (220, 180, 50)), "cross": (cross, (210, 210, 215)), "fence": (fence, (120, 70, 40))}
+          "ring": (ring, (220, 180, 50)), "cross": (cross, (210, 210, 215)), "fence": (fence, (120, 70, 40)),
+          "star": (star, (210, 190, 70)), "stairs": (stairs, (130, 120, 110)), "window": (window, (80, 110, 180)),
+          "bottle": (bottle, (70, 140, 80))}
 
 
 def vary(chance, colour, by):
@@ -71,10 +97,10 @@ def scene(chance, width, height):
     return image.filter(ImageFilter.GaussianBlur(min(width, height) / 40))
 
 
-def photo(name, number):
+def photo(name, number, least, most):
     shape, colour = SHAPES[name]
     chance = random.Random(f"{name} {number}")
-    width, height = chance.randint(90, 260), chance.randint(90, 260)
+    width, height = chance.randint(least, most), chance.randint(least, most)
     image = scene(chance, width, height)
     side = min(width, height)
     radius = chance.uniform(0.22, 0.34) * side
@@ -85,11 +111,17 @@ def photo(name, number):
 
 
 def main():
-    folder, first, count, classes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
-    for name in classes:
-        os.makedirs(f"{folder}/{name}", exist_ok=True)
-        for number in range(first, first + count):
-            photo(name, number).save(f"{folder}/{name}/{number:03d}.jpg", quality=88)
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sides", type=int, nargs=2, default=(90, 260), metavar=("LEAST", "MOST"))
+    parser.add_argument("folder", metavar="DIR")
+    parser.add_argument("first", type=int)
+    parser.add_argument("count", type=int)
+    parser.add_argument("classes", nargs="+", choices=sorted(SHAPES), metavar="CLASS")
+    args = parser.parse_args()
+    for name in args.classes:
+        os.makedirs(f"{args.folder}/{name}", exist_ok=True)
+        for number in range(args.first, args.first + args.count):
+            photo(name, number, *args.sides).save(f"{args.folder}/{name}/{number:03d}.jpg", quality=88)
 
 
 main()

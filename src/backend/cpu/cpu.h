@@ -17,6 +17,7 @@
 struct cpu_backend {
     struct backend base;
     struct shim *shim;
+    uint64_t *modes; /* [threads of the context]; see cpu_denormals_begin */
 };
 
 /* Where a value is, and how it is laid out. */
@@ -118,6 +119,13 @@ const char *cpu_backend_describe(char *text, size_t size, int threads);
 /* cpu_threads.c: the OpenMP thread count for the calls between enter and leave. */
 int cpu_threads_enter(int threads);
 void cpu_threads_leave(int saved);
+
+/* cpu_denormals.c: between begin and end, denormal numbers are zeros on this thread and on those that OpenMP
+ * would give it. modes, [threads], keeps what they had. */
+void cpu_denormals_begin(uint64_t *modes, int threads);
+void cpu_denormals_end(const uint64_t *modes, int threads);
+/* What this thread does with them; 0: what IEEE 754 says. */
+uint64_t cpu_denormals_mode(void);
 
 /* cpu_layout.c: a layout for every value. block: [n_values]. */
 NODISCARD enum der_status cpu_layout_choose(struct cpu_backend *be, const struct graph *g,

@@ -13,6 +13,7 @@ static void cpu_close(struct backend *be)
 {
     struct cpu_backend *cpu = (struct cpu_backend *)be;
     shim_close(cpu->shim);
+    mem_free(&be->ctx->mem, cpu->modes);
     mem_free(&be->ctx->mem, cpu);
 }
 
@@ -26,9 +27,10 @@ static enum der_status cpu_open(struct der_ctx *ctx, const struct backend_option
     if (!cpu)
         return ctx_nomem(ctx);
     cpu->base = (struct backend){.ops = &cpu_backend, .ctx = ctx};
-    enum der_status status = shim_open(ctx, &cpu->shim);
+    cpu->modes = mem_zalloc(&ctx->mem, (size_t)ctx->threads, sizeof *cpu->modes);
+    enum der_status status = cpu->modes ? shim_open(ctx, &cpu->shim) : ctx_nomem(ctx);
     if (status != DER_OK) {
-        mem_free(&ctx->mem, cpu);
+        cpu_close(&cpu->base);
         return status;
     }
     *out = &cpu->base;

@@ -1,6 +1,7 @@
 /*
  * What compiled programs promise beyond right numbers: when derived weights are refreshed, what
- * binding anew does, that runs repeat to the byte, that nobody's thread count changes.
+ * binding anew does, that runs repeat to the byte, that denormals are flushed, that nobody's thread count or
+ * mode changes.
  */
 #include "backend/cpu/cpu.h"
 
@@ -8,6 +9,7 @@
 #include "support/tensor_check.h"
 #include "support/test_ctx.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #ifdef _OPENMP
@@ -244,6 +246,168 @@ static void test_the_callers_thread_count_stays(void **state)
 #endif
 }
 
+/* ---- denormals ---------------------------------------------------------------------------------- */
+
+enum { WIDE = 1 << 16, MODE_THREADS = 4 };
+
+/* A product by an own kernel, a convolution by oneDNN, both of `factor` and a constant `x`. */
+struct products {
+    int x, factor, scaled, images, weights, convolved;
+};
+
+static struct products build_products(struct rig *rig)
+{
+    struct products net;
+    assert_ok(rig->ctx, graph_input(rig->g, "x", DTYPE_F32, shape_2d(BATCH, WIDE / BATCH), &net.x));
+    assert_ok(rig->ctx, graph_input(rig->g, "factor", DTYPE_F32, shape_1d(1), &net.factor));
+    assert_ok(rig->ctx, graph_scale(rig->g, net.x, net.factor, &net.scaled));
+    assert_ok(rig->ctx, graph_expose(rig->g, net.scaled));
+    assert_ok(rig->ctx, graph_input(rig->g, "images", DTYPE_F32, shape_4d(BATCH, 32, SIDE, SIDE),
+                                    &net.images));
+    assert_ok(rig->ctx,
+              graph_param(rig->g, "weights", shape_4d(32, 32, 3, 3), false, &net.weights));
+    assert_ok(rig->ctx, graph_conv2d(rig->g, net.images, net.weights, 1, 1, &net.convolved));
+    assert_ok(rig->ctx, graph_expose(rig->g, net.convolved));
+    return net;
+}
+
+static void fill(struct buffer *buffer, float value)
+{
+    float *data = buffer->data;
+    for (size_t i = 0; i < buffer->bytes / sizeof *data; i++)
+        data[i] = value;
+    buffer->version++;
+}
+
+static int64_t count_zeros(const struct buffer *buffer)
+{
+    static const float zero;
+    const float *data = buffer->data;
+    int64_t n = 0;
+    for (size_t i = 0; i < buffer->bytes / sizeof *data; i++)
+        n += memcmp(&data[i], &zero, sizeof zero) == 0;
+    return n;
+}
+
+/* Zeros among all results of x * factor. */
+static int64_t zeros_of(const char *backend, int threads, float x, float factor)
+{
+    struct rig rig;
+    rig_init(&rig, backend, threads);
+    struct products net = build_products(&rig);
+    rig_compile(&rig);
+    fill(rig.buffers[net.x], x);
+    fill(rig.buffers[net.factor], factor);
+    fill(rig.buffers[net.images], x);
+    fill(rig.buffers[net.weights], factor);
+    if (strcmp(backend, "cpu") == 0)
+        assert_true(rig.program->stats.n_primitives > 0); /* oneDNN's threads are meant, too */
+    assert_ok(rig.ctx, sequence_run(rig.sequence));
+    int64_t n = count_zeros(rig.buffers[net.scaled]) + count_zeros(rig.buffers[net.convolved]);
+    rig_fini(&rig);
+    return n;
+}
+
+/* This thread flushes from now on, or not; by the functions of a run, which leave alone what is so already. */
+static void take_mode(bool flush)
+{
+    uint64_t mode = 0;
+    if (flush)
+        cpu_denormals_begin(&mode, 1);
+    else
+        cpu_denormals_end(&mode, 1);
+}
+
+static bool mode_exists(void)
+{
+    take_mode(true);
+    bool exists = cpu_denormals_mode() != 0;
+    take_mode(false);
+    return exists;
+}
+
+static void test_denormals_are_zeros_on_every_thread(void **state)
+{
+    (void)state;
+    if (!mode_exists())
+        skip();
+    const int64_t all = WIDE + BATCH * 32 * SIDE * SIDE;
+    const float small = 1e-21f;    /* 288 products of it make 2.9e-40 */
+    const float denormal = 1e-39f; /* times the next 1e-34 */
+    const float large = 1e5f;
+    assert_int_equal(zeros_of("ref", 1, small, small), 0);
+    assert_int_equal(zeros_of("ref", 1, denormal, large), 0);
+    for (int threads = 1; threads <= MODE_THREADS; threads++) {
+        assert_int_equal(zeros_of("cpu", threads, small, small), all);
+        assert_int_equal(zeros_of("cpu", threads, denormal, large), all);
+        assert_int_equal(zeros_of("cpu", threads, small, large), 0);
+    }
+}
+
+/* Modes of a pool's threads, the caller's first. */
+static void pool_modes(uint64_t modes[MODE_THREADS])
+{
+    modes[0] = cpu_denormals_mode();
+#ifdef _OPENMP
+#pragma omp parallel num_threads(MODE_THREADS)
+    modes[omp_get_thread_num()] = cpu_denormals_mode();
+#else
+    for (int i = 1; i < MODE_THREADS; i++)
+        modes[i] = modes[0];
+#endif
+}
+
+/* Every second thread of the pool flushes, beginning with the caller or the one after it. */
+static void mix_modes(int first)
+{
+#ifdef _OPENMP
+#pragma omp parallel num_threads(MODE_THREADS)
+    take_mode(omp_get_thread_num() % 2 == first);
+#else
+    take_mode(first == 0);
+#endif
+}
+
+static void test_the_modes_of_the_callers_threads_stay(void **state)
+{
+    (void)state;
+    if (!mode_exists())
+        skip();
+    for (int first = 0; first < 2; first++) {
+        uint64_t before[MODE_THREADS], after[MODE_THREADS];
+        mix_modes(first);
+        pool_modes(before);
+        assert_int_equal(before[0] != 0, first == 0);
+        zeros_of("cpu", MODE_THREADS, 1.0f, 1.0f);
+        pool_modes(after);
+        assert_memory_equal(before, after, sizeof before);
+    }
+#ifdef _OPENMP
+#pragma omp parallel num_threads(MODE_THREADS)
+#endif
+    take_mode(false);
+}
+
+/* A thread that has never used OpenMP has no pool yet. */
+static void *modes_after_the_first_run(void *modes)
+{
+    zeros_of("cpu", MODE_THREADS, 1.0f, 1.0f);
+    pool_modes(modes);
+    return NULL;
+}
+
+static void test_a_pool_made_by_a_run_has_the_callers_mode(void **state)
+{
+    (void)state;
+    static const uint64_t ieee[MODE_THREADS];
+    uint64_t modes[MODE_THREADS];
+    memset(modes, 0xff, sizeof modes);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, modes_after_the_first_run, modes), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_memory_equal(modes, ieee, sizeof modes);
+}
+
 static void test_every_failed_allocation_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -276,6 +440,9 @@ int main(void)
         cmocka_unit_test(test_runs_repeat_to_the_byte),
         cmocka_unit_test(test_pitched_matrices_reach_dense_kernels),
         cmocka_unit_test(test_the_callers_thread_count_stays),
+        cmocka_unit_test(test_denormals_are_zeros_on_every_thread),
+        cmocka_unit_test(test_the_modes_of_the_callers_threads_stay),
+        cmocka_unit_test(test_a_pool_made_by_a_run_has_the_callers_mode),
         cmocka_unit_test(test_every_failed_allocation_leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

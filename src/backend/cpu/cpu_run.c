@@ -122,12 +122,8 @@ static enum der_status run_group(struct sequence *sequence, int first, int end)
     return DER_OK;
 }
 
-enum der_status cpu_run(struct backend *be, struct sequence *sequence)
+static enum der_status run_groups(struct sequence *sequence)
 {
-    (void)be;
-    for (int i = 0; i < sequence->n_items; i++)
-        if (!program_at(sequence, i)->resolved)
-            TRY(resolve(program_at(sequence, i)));
     for (int first = 0, end; first < sequence->n_items; first = end) {
         end = first + 1;
         while (end < sequence->n_items &&
@@ -136,4 +132,16 @@ enum der_status cpu_run(struct backend *be, struct sequence *sequence)
         TRY(run_group(sequence, first, end));
     }
     return DER_OK;
+}
+
+enum der_status cpu_run(struct backend *be, struct sequence *sequence)
+{
+    uint64_t *modes = ((struct cpu_backend *)be)->modes;
+    for (int i = 0; i < sequence->n_items; i++)
+        if (!program_at(sequence, i)->resolved)
+            TRY(resolve(program_at(sequence, i)));
+    cpu_denormals_begin(modes, be->ctx->threads);
+    enum der_status status = run_groups(sequence);
+    cpu_denormals_end(modes, be->ctx->threads);
+    return status;
 }
