@@ -39,6 +39,13 @@ enum der_status der_setting_describe(struct der_ctx *ctx, int index, struct der_
     return DER_OK;
 }
 
+const char *der_setting_choice(int index, int choice)
+{
+    if (index < 0 || index >= n_settings)
+        return NULL;
+    return setting_choice(&setting_table[index], choice);
+}
+
 static enum der_status resolve(struct der_settings *settings, const char *preset,
                                const char *method, const char *const *assignments, int n)
 {
