@@ -1,9 +1,10 @@
 #include "progress.h"
 
+#include "style.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
-#include <unistd.h>
 
 static const double PLAIN_SECONDS = 30.0; /* between two lines of a log */
 
@@ -33,7 +34,7 @@ void progress_end(struct progress *progress)
 
 void progress_show(struct progress *progress, const struct der_progress *p)
 {
-    int terminal = isatty(STDERR_FILENO);
+    bool terminal = style_is_terminal(stderr);
     if (!terminal && (!p->epoch_done || progress_clock() - progress->last_line < PLAIN_SECONDS))
         return;
     progress->last_line = progress_clock();

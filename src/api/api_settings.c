@@ -5,6 +5,7 @@
 #include "config/preset.h"
 
 #include <assert.h>
+#include <string.h>
 
 int der_preset_count(void)
 {
@@ -39,11 +40,12 @@ enum der_status der_setting_describe(struct der_ctx *ctx, int index, struct der_
     return DER_OK;
 }
 
-const char *der_setting_choice(int index, int choice)
+const char *der_setting_choice(const char *key, int choice)
 {
-    if (index < 0 || index >= n_settings)
-        return NULL;
-    return setting_choice(&setting_table[index], choice);
+    for (int i = 0; i < n_settings; i++)
+        if (strcmp(setting_table[i].key, key) == 0)
+            return setting_choice(&setting_table[i], choice);
+    return NULL;
 }
 
 static enum der_status resolve(struct der_settings *settings, const char *preset,
