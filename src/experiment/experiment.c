@@ -243,10 +243,22 @@ static enum der_status run_steps(struct experiment *x, struct experiment_summary
 
 /* ---- beginning, or going on ------------------------------------------------------------------------ */
 
-/* A finished run says what it found; nothing of it is touched. */
+/* A run that was killed as it put its last files in place. */
+static enum der_status settle(struct experiment *x)
+{
+    struct run_folder *folder;
+    struct state_file *state;
+    TRY(run_folder_reopen(x->ctx, NULL, x->options.out, &folder, &state));
+    state_close(state);
+    run_folder_close(folder);
+    return DER_OK;
+}
+
+/* A finished run says what it found; nothing of it is touched that has its place. */
 static enum der_status recall(struct experiment *x, struct experiment_summary *summary)
 {
     struct state_file *file;
+    bool is_whole = true;
     TRY(run_folder_peek(x->ctx, x->options.out, &file));
     if (file && file->state.point.phase == PHASE_FINISHED) {
         summary->was_finished = true;
@@ -254,7 +266,9 @@ static enum der_status recall(struct experiment *x, struct experiment_summary *s
         experiment_report(file->state.metrics, &summary->last);
     }
     state_close(file);
-    return DER_OK;
+    if (summary->was_finished)
+        TRY(run_folder_is_whole(x->ctx, x->options.out, &is_whole));
+    return is_whole ? DER_OK : settle(x);
 }
 
 /* Completes the options of a run that goes on by what it was started with. */

@@ -4,6 +4,7 @@
 #include "experiment/records.h"
 #include "experiment/reproduce_plan.h"
 #include "experiment/reproduce_table.h"
+#include "experiment/run_folder.h"
 #include "io/durable.h"
 
 #include <math.h>
@@ -68,11 +69,17 @@ static void try_twin(const struct reproduction *r, struct reproduce_item *item)
         *item = twin;
 }
 
+/* A run that was killed between its last line and its last file goes on, for what is left to do. */
 static enum der_status read_item(const struct reproduction *r, struct reproduce_item *item)
 {
+    bool is_whole = true;
     TRY(run_read(r->ctx, item->path, &item->outcome));
     if (item->outcome.state == RUN_ABSENT && item->twin)
         try_twin(r, item);
+    if (item->outcome.state == RUN_DONE)
+        TRY(run_folder_is_whole(r->ctx, item->path, &is_whole));
+    if (!is_whole)
+        item->outcome.state = RUN_PARTIAL;
     return item->outcome.state == RUN_ABSENT ? DER_OK : check_item(r, item);
 }
 

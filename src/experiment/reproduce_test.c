@@ -360,6 +360,27 @@ static void test_rows_on_other_images_are_refused(void **state)
     reproduction_free(r);
 }
 
+/* Killed between its last line and its last file. */
+static void test_a_run_whose_files_wait_for_their_places_is_not_done(void **state)
+{
+    struct fixture *f = *state;
+    char name[SCRATCH_PATH_MAX];
+    struct reproduction *r = plan(f, "T8");
+    const struct reproduce_item *item = item_of(r, "DER, 2 steps", 1);
+    const int missing = reproduction_missing(r);
+    (void)snprintf(name, sizeof name, "out/%s/model.safetensors.next",
+                   strrchr(item->path, '/') + 1);
+    write_run(f, item, 50.0, 10, NAN);
+    reproduction_free(r);
+    r = plan(f, "T8");
+    assert_int_equal(reproduction_missing(r), missing - 1);
+    reproduction_free(r);
+    scratch_text(&f->scratch, name, "");
+    r = plan(f, "T8");
+    assert_int_equal(reproduction_missing(r), missing);
+    reproduction_free(r);
+}
+
 static void test_missing_runs_need_data(void **state)
 {
     struct fixture *f = *state;
@@ -408,6 +429,7 @@ int main(void)
         TEST(test_a_run_with_other_settings_is_refused),
         TEST(test_a_run_that_began_with_weights_of_others_is_refused),
         TEST(test_rows_on_other_images_are_refused),
+        TEST(test_a_run_whose_files_wait_for_their_places_is_not_done),
         TEST(test_missing_runs_need_data),
         TEST(test_running_out_of_memory_leaves_nothing_behind),
     };

@@ -173,14 +173,20 @@ enum der_status run_folder_create(struct der_ctx *ctx, const struct io_calls *io
 
 /* ---- opening again ------------------------------------------------------------------------------- */
 
+static enum der_status file_exists(struct der_ctx *ctx, const char *path, enum run_file which,
+                                   bool *is_there)
+{
+    char *name = run_files_join(ctx, path, NAMES[which]);
+    if (!name)
+        return ctx_nomem(ctx);
+    *is_there = exists(name);
+    mem_free(&ctx->mem, name);
+    return DER_OK;
+}
+
 enum der_status run_folder_has_run(struct der_ctx *ctx, const char *path, bool *has_run)
 {
-    char *config = run_files_join(ctx, path, NAMES[FILE_CONFIG]);
-    if (!config)
-        return ctx_nomem(ctx);
-    *has_run = exists(config);
-    mem_free(&ctx->mem, config);
-    return DER_OK;
+    return file_exists(ctx, path, FILE_CONFIG, has_run);
 }
 
 enum der_status run_folder_peek(struct der_ctx *ctx, const char *path, struct state_file **state)
@@ -192,6 +198,24 @@ enum der_status run_folder_peek(struct der_ctx *ctx, const char *path, struct st
     enum der_status status = exists(name) ? state_open(ctx, NULL, name, state) : DER_OK;
     mem_free(&ctx->mem, name);
     return status;
+}
+
+enum der_status run_folder_is_whole(struct der_ctx *ctx, const char *path, bool *is_whole)
+{
+    static const enum run_file waiting[] = {FILE_MODEL_NEXT, FILE_EXEMPLARS_NEXT,
+                                            FILE_PREDICTIONS_NEXT};
+    struct state_file *state;
+    *is_whole = false;
+    for (size_t i = 0; i < sizeof waiting / sizeof *waiting; i++) {
+        bool waits = false;
+        TRY(file_exists(ctx, path, waiting[i], &waits));
+        if (waits)
+            return DER_OK;
+    }
+    TRY(run_folder_peek(ctx, path, &state));
+    *is_whole = !state || state->state.point.phase == PHASE_FINISHED;
+    state_close(state);
+    return DER_OK;
 }
 
 static enum der_status read_fingerprint(struct run_folder *folder)

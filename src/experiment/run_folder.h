@@ -37,6 +37,12 @@ NODISCARD enum der_status run_folder_has_run(struct der_ctx *ctx, const char *pa
 NODISCARD enum der_status run_folder_peek(struct der_ctx *ctx, const char *path,
                                           struct state_file **state);
 
+/* Whether everything in the folder has its place. False for a run that was killed while it put its last files in
+ * place, or wrote its last line and not yet its last state: run_folder_reopen brings them into line. A folder
+ * without a state is what somebody kept of a run, and whole. */
+NODISCARD enum der_status run_folder_is_whole(struct der_ctx *ctx, const char *path,
+                                              bool *is_whole);
+
 /* Opens the folder of a run that goes on: takes the lock, brings the files into line with the state, and cuts
  * metrics.jsonl to the lines that the state knows. *state is NULL when none was saved yet: the run begins
  * anew. Caller frees both, the state with state_close. */

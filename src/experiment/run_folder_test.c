@@ -4,15 +4,12 @@
  */
 #include "experiment/run_folder.h"
 
-#include "support/faulty_calls.h"
+#include "support/save_trial.h"
 #include "support/scratch.h"
 #include "support/test_ctx.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { STEPS = 3, COLS = 2 };
@@ -243,9 +240,10 @@ static void test_a_saved_step_comes_back(void **state)
     assert_int_equal(assert_coherent(f), 1);
 }
 
-/* Tries step 2 on a folder with step 1, with the n-th call of the save going wrong. Returns what became of it. */
-static enum der_status try_step_2(struct fixture *f, struct faulty_calls *faults, int n)
+/* Step 2 on a folder with step 1, with the n-th call of the save going wrong. */
+static enum der_status try_step_2(void *self, struct faulty_calls *faults, int n)
 {
+    struct fixture *f = self;
     struct run_folder *folder;
     struct state_file *state;
     struct content content;
@@ -261,73 +259,46 @@ static enum der_status try_step_2(struct fixture *f, struct faulty_calls *faults
     return status;
 }
 
-static void remove_run(struct fixture *f)
+static void start_again(void *self)
 {
+    struct fixture *f = self;
     scratch_fini(&f->scratch);
     scratch_init(&f->scratch);
     (void)snprintf(f->path, sizeof f->path, "%s", scratch_path(&f->scratch, "run"));
+    begin(f, 1);
+}
+
+static int check(void *self)
+{
+    return assert_coherent(self);
+}
+
+static struct save_trial trial_of(struct fixture *f)
+{
+    return (struct save_trial){f, start_again, try_step_2, check, NULL};
 }
 
 static void test_whichever_call_of_a_save_fails_one_whole_state_loads(void **state)
 {
-    struct fixture *f = *state;
-    int n_kept = 0;
-    for (int n = 1;; n++) {
-        struct faulty_calls faults = {.error = EIO};
-        begin(f, 1);
-        enum der_status status = try_step_2(f, &faults, n);
-        int step = assert_coherent(f);
-        if (!faults.failed_call) {
-            assert_int_equal(step, 2);
-            assert_true(n > 30); /* four files of several calls each, and the renames */
-            break;
-        }
-        assert_true(status == DER_IO || step == 2); /* a close that only read may fail unheard */
-        n_kept += step == 1;
-        remove_run(f);
-    }
-    assert_true(n_kept > 15);
+    const struct save_trial trial = trial_of(*state);
+    struct save_outcome outcome = save_trial_fail_each(&trial);
+    assert_true(outcome.n_calls >= 30); /* four files of several calls each, and the renames */
+    assert_true(outcome.n_old > 15);
 }
 
 static void test_a_full_disk_leaves_the_last_state(void **state)
 {
     struct fixture *f = *state;
-    struct faulty_calls faults = {.error = ENOSPC, .is_full = true};
-    begin(f, 1);
-    int n = 0;
-    do
-        assert_true(++n < 100);
-    while (try_step_2(f, &faults, n) != DER_IO || strcmp(faults.failed_call, "write") != 0);
+    const struct save_trial trial = trial_of(f);
+    save_trial_fill_disk(&trial);
     assert_non_null(strstr(f->ctx->error, "No space left on device"));
-    assert_int_equal(assert_coherent(f), 1);
 }
 
-/* The same with a process that is gone before its n-th call: nothing is cleaned up behind it. */
 static void test_a_kill_before_any_call_of_a_save_leaves_one_whole_state(void **state)
 {
-    struct fixture *f = *state;
-    int n_before = 0;
-    int n_after = 0;
-    for (int n = 1;; n++) {
-        struct faulty_calls faults = {.kills = true};
-        int status;
-        begin(f, 1);
-        pid_t child = fork();
-        if (child == 0)
-            _exit(try_step_2(f, &faults, n) == DER_OK ? 0 : 1);
-        assert_true(child > 0 && waitpid(child, &status, 0) == child);
-        int step = assert_coherent(f);
-        n_before += step == 1;
-        n_after += step == 2;
-        if (WIFEXITED(status)) {
-            assert_int_equal(WEXITSTATUS(status), 0);
-            assert_int_equal(step, 2);
-            break;
-        }
-        assert_int_equal(WTERMSIG(status), SIGKILL);
-        remove_run(f);
-    }
-    assert_true(n_before > 15 && n_after > 3);
+    const struct save_trial trial = trial_of(*state);
+    struct save_outcome outcome = save_trial_kill_each(&trial);
+    assert_true(outcome.n_old > 15 && outcome.n_new > 3);
 }
 
 static void test_a_run_without_a_state_begins_anew(void **state)

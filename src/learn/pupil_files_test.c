@@ -7,15 +7,12 @@
 #include "data/collection.h"
 #include "store/album_file.h"
 #include "store/companion.h"
-#include "support/faulty_calls.h"
+#include "support/save_trial.h"
 #include "support/scratch.h"
 #include "support/test_ctx.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { SIDE = 8, CLEARED = 3 };
@@ -196,88 +193,61 @@ static void test_a_pupil_comes_back(void **state)
     assert_int_equal(count_files(f), 3);
 }
 
-static enum der_status try_step_2(struct fixture *f, struct faulty_calls *faults, int n)
+static enum der_status try_step_2(void *self, struct faulty_calls *faults, int n)
 {
     const struct io_calls io = faulty_calls(faults);
     faults->fail_at = n;
-    return save(f, &io, 2);
+    return save(self, &io, 2);
 }
 
-static void start_again(struct fixture *f)
+static void start_again(void *self)
 {
+    struct fixture *f = self;
     scratch_fini(&f->scratch);
     use_folder(f);
     assert_ok(f->ctx, save(f, &f->quick, 1));
 }
 
+static int check(void *self)
+{
+    return assert_coherent(self);
+}
+
+/* The next save works as if nothing had been, and takes away what was left over. */
+static void save_again(void *self, int n)
+{
+    struct fixture *f = self;
+    if (n % CLEARED != 0)
+        return;
+    assert_ok(f->ctx, save(f, &f->quick, 2));
+    assert_int_equal(count_files(f), 3);
+}
+
+static struct save_trial trial_of(struct fixture *f)
+{
+    return (struct save_trial){f, start_again, try_step_2, check, save_again};
+}
+
 static void test_whichever_call_of_a_save_fails_one_whole_pupil_loads(void **state)
 {
-    struct fixture *f = *state;
-    int n_old = 0;
-    int n_new = 0;
-    for (int n = 1;; n++) {
-        struct faulty_calls faults = {.error = EIO};
-        start_again(f);
-        enum der_status status = try_step_2(f, &faults, n);
-        int step = assert_coherent(f);
-        if (!faults.failed_call) {
-            assert_int_equal(step, 2);
-            break;
-        }
-        assert_true(status == DER_IO || step == 2); /* a close that only read may fail unheard */
-        n_old += step == 1;
-        n_new += step == 2;
-        if (n % CLEARED == 0) { /* the next save works as if nothing had been */
-            assert_ok(f->ctx, save(f, &f->quick, 2));
-            assert_int_equal(count_files(f), 3);
-        }
-    }
-    assert_true(n_old > 25 && n_new > 3);
+    const struct save_trial trial = trial_of(*state);
+    struct save_outcome outcome = save_trial_fail_each(&trial);
+    assert_true(outcome.n_old > 25 && outcome.n_new > 3);
 }
 
 static void test_a_full_disk_leaves_the_old_pupil(void **state)
 {
     struct fixture *f = *state;
-    struct faulty_calls faults = {.error = ENOSPC, .is_full = true};
-    int n = 0;
-    do {
-        start_again(f);
-        faults.n_calls = 0;
-        assert_true(++n < 100);
-    } while (try_step_2(f, &faults, n) != DER_IO || strcmp(faults.failed_call, "write") != 0);
+    const struct save_trial trial = trial_of(f);
+    save_trial_fill_disk(&trial);
     assert_non_null(strstr(f->ctx->error, "No space left on device"));
-    assert_int_equal(assert_coherent(f), 1);
 }
 
-/* The same with a process that is gone before its n-th call: nothing is cleaned up behind it. */
 static void test_a_kill_before_any_call_of_a_save_leaves_one_whole_pupil(void **state)
 {
-    struct fixture *f = *state;
-    int n_before = 0;
-    int n_after = 0;
-    for (int n = 1;; n++) {
-        struct faulty_calls faults = {.kills = true};
-        int status;
-        start_again(f);
-        pid_t child = fork();
-        if (child == 0)
-            _exit(try_step_2(f, &faults, n) == DER_OK ? 0 : 1);
-        assert_true(child > 0 && waitpid(child, &status, 0) == child);
-        int step = assert_coherent(f);
-        n_before += step == 1;
-        n_after += step == 2;
-        if (WIFEXITED(status)) {
-            assert_int_equal(WEXITSTATUS(status), 0);
-            assert_int_equal(step, 2);
-            break;
-        }
-        assert_int_equal(WTERMSIG(status), SIGKILL);
-        if (n % CLEARED == 0) { /* the next save takes away what was left over */
-            assert_ok(f->ctx, save(f, &f->quick, 2));
-            assert_int_equal(count_files(f), 3);
-        }
-    }
-    assert_true(n_before > 25 && n_after > 3);
+    const struct save_trial trial = trial_of(*state);
+    struct save_outcome outcome = save_trial_kill_each(&trial);
+    assert_true(outcome.n_old > 25 && outcome.n_new > 3);
 }
 
 static void assert_refused(struct fixture *f, enum der_status status, const char *sentence)

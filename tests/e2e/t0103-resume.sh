@@ -21,6 +21,29 @@ check "and is not touched" cmp before after
 expect_code 2 "a finished run is not overwritten" "$DER" train "${run_flags[@]}" --out whole
 check "and the message says what to do" one_line err "whole holds a run already; resume it"
 
+# A run that was killed with its last state saved and its last files not in their places yet, each of them.
+first_step() { # RUN: puts the files there that the run had after its first step
+    cp one/{model,exemplars,predictions}.safetensors "$1"
+}
+expect_code 0 "a run of one step" "$DER" train "${run_flags[@]}" --max-steps 1 --out one
+for n in 0 1 2; do
+    cp -r whole killed
+    first_step killed
+    i=0
+    for name in model exemplars predictions; do
+        if [ $i -ge $n ]; then
+            cp whole/$name.safetensors killed/$name.safetensors.next
+        else
+            cp whole/$name.safetensors killed/
+        fi
+        i=$((i + 1))
+    done
+    expect_code 0 "a finished run with $((3 - n)) files not in place" "$DER" train --out killed --resume --threads 1
+    check "says that it is finished" grep -q '^killed: this run is finished: 4 classes' out
+    check "and ends with the same bytes" same_run whole killed
+    rm -rf killed
+done
+
 # A run in the middle of a step: killed when its first state is there.
 "$DER" train "${run_flags[@]}" --out half >/dev/null 2>&1 &
 pid=$!
