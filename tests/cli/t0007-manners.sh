@@ -134,7 +134,7 @@ for variable in NO_COLOR=1 TERM=dumb; do
         # shellcheck disable=SC2086 # two words
         (export "${variable?}" && on_terminal "$DER" $words)
         check "der $words writes something with $variable" test -s terminal
-        check_fails "and no colour" grep -q "$colour[0-9]" terminal
+        check_fails "and no colour" grep -q "${colour}[0-9]" terminal
     done
 done
 TERM=dumb on_terminal "$DER" train "${tiny[@]}"
