@@ -4,6 +4,7 @@
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 
+#include "graph/backend.h"
 #include "model/resnet.h"
 
 struct bench_options {
@@ -13,16 +14,17 @@ struct bench_options {
     bool training;       /* loss, gradients and update, or folded inference */
     int batch;
     int threads;
-    int n_extractors;         /* compile, der: of the step */
-    const char *part;         /* der: "step", "train" or "frozen" */
-    const char *folder;       /* loader: of JPEG files; NULL: some are made */
-    int side;                 /* loader: longer side of the pictures that are made */
-    int rounds;               /* loader: turns of both sides */
-    double frozen_width;      /* der: of the frozen extractors */
-    bool masks;               /* der: channel masks are trained */
-    enum precision precision; /* der */
-    const char *file;         /* model, predict: the model file */
-    const char *image;        /* predict: bytes of a picture */
+    int n_extractors;             /* compile, der: of the step */
+    const char *part;             /* der: "step", "train" or "frozen" */
+    const char *folder;           /* loader: of JPEG files; NULL: some are made */
+    int side;                     /* loader: longer side of the pictures that are made */
+    int rounds;                   /* loader: turns of both sides */
+    double frozen_width;          /* der: of the frozen extractors */
+    bool masks;                   /* der: channel masks are trained */
+    enum precision precision;     /* der */
+    struct backend_tuning tuning; /* der */
+    const char *file;             /* model, predict: the model file */
+    const char *image;            /* predict: bytes of a picture */
 };
 
 enum { BENCH_IMAGE_SIZE = 32, BENCH_N_CLASSES = 100, BENCH_MAX_CHANNELS = 2048 };

@@ -168,6 +168,7 @@ static enum der_status open_trained(struct der_bench *b, const struct bench_opti
 static enum der_status open_frozen(struct der_bench *b, int batch)
 {
     struct sequence_item items[MAX_EXTRACTORS];
+    const struct folded_use use = {.batch = batch, .in_training = true};
     int64_t dim = resnet_feature_dim(&b->frozen_spec);
     int64_t columns = frozen_dim(b);
     size_t pixels = (size_t)3 * BENCH_IMAGE_SIZE * BENCH_IMAGE_SIZE;
@@ -177,7 +178,7 @@ static enum der_status open_frozen(struct der_bench *b, int batch)
     for (int i = 0; i < b->n_frozen; i++) {
         const struct folded *folded;
         struct span feature = {b->matrix, (size_t)(i * dim) * sizeof(float), columns};
-        TRY(extractor_folded(b->frozen[i], batch, &folded));
+        TRY(extractor_folded_for(b->frozen[i], &use, &folded));
         TRY(folded_bind(folded, (struct span){.buffer = b->image}, feature));
         items[i] = (struct sequence_item){folded->program, 0};
     }
@@ -209,7 +210,7 @@ static enum der_status serve(struct der_bench *b, const struct bench_options *o)
 static enum der_status open_bench(struct der_bench *b, struct der_ctx *ctx,
                                   const struct bench_options *o)
 {
-    const struct backend_options options = {.precision = o->precision};
+    const struct backend_options options = {.precision = o->precision, .tuning = o->tuning};
     TRY(resnet_spec_init(ctx, &b->spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE, o->width));
     TRY(resnet_spec_init(ctx, &b->frozen_spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE,
                          o->frozen_width));

@@ -4,7 +4,7 @@
  *     der_bench net  [--model NAME] [--infer] [--batch N] [--threads N] [--width X] [--backend NAME]
  *     der_bench step [--extractors N] ...
  *     der_bench der  [--extractors N] [--part step|train|frozen] [--masks] [--frozen-width X]
- *                    [--precision f32|tf32|bf16] ...
+ *                    [--precision f32|tf32|bf16] [--lanes N] [--weights-apart] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  *     der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]
@@ -21,6 +21,7 @@ static const char USAGE[] =
     "                                      [--width X] [--backend NAME] [--extractors N]\n"
     "                                      [--part step|train|frozen] [--masks]\n"
     "                                      [--frozen-width X] [--precision f32|tf32|bf16]\n"
+    "                                      [--lanes N] [--weights-apart]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n"
     "       der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]\n"
@@ -62,6 +63,10 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->masks = true;
             continue;
         }
+        if (strcmp(argv[i], "--weights-apart") == 0) {
+            o->tuning.weights_apart = true;
+            continue;
+        }
         if (i + 1 == argc)
             return false;
         const char *value = argv[++i];
@@ -92,6 +97,8 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->rounds = number;
         else if (strcmp(argv[i - 1], "--frozen-width") == 0)
             o->frozen_width = strtod(value, NULL);
+        else if (strcmp(argv[i - 1], "--lanes") == 0)
+            o->tuning.side_streams = number;
         else if (strcmp(argv[i - 1], "--precision") == 0)
             o->precision = precision_of(value);
         else

@@ -5,11 +5,13 @@
 #include "progress.h"
 #include "running.h"
 
+#include <der/inspect.h>
 #include <der/train.h>
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* What the command line fills in. */
 struct request {
@@ -17,19 +19,21 @@ struct request {
     struct option_texts settings; /* "key=value" */
     const char *preset, *method, *order, *joint_steps, *target_params;
     double validation;
-    int threads, seed, save_every;
+    int threads;   /* 0: not given */
+    int precision; /* negative: not given */
+    int seed, save_every;
     bool quiet;
     bool has_header; /* of the table of steps */
     struct progress progress;
 };
 
-enum { MAX_SETTINGS = OPTION_TEXTS_MAX + 8, SETTING_TEXT = 1200 };
+enum { DEFAULT_THREADS = 2, MAX_SETTINGS = OPTION_TEXTS_MAX + 8, SETTING_TEXT = 1200 };
 
 static const char *const measures[] = {"representation", "transfer", "latency", NULL};
 static const char *const orders[] = {"1", "2", "3", "seed:", NULL};
 
 static const struct request defaults = {
-    .threads = 2, .seed = -1, .save_every = 10, .validation = -1.0};
+    .precision = -1, .seed = -1, .save_every = 10, .validation = -1.0};
 
 static const struct option options[] = {
     {.name = "data",
@@ -79,11 +83,15 @@ static const struct option options[] = {
      .help = "go on with the run in RUN; settings need not be repeated",
      .more = "It goes on from its latest save to the same result, byte for byte, as without the "
              "interruption; where "
-             "there is no run yet, it begins. The run knows its settings, its data and its back "
-             "end; they may be "
-             "left out, and what is given must be the same, as must the number of threads. Another "
-             "version of "
-             "oneDNN is warned about. A finished run is left alone.",
+             "there is no run yet, it begins. The run knows its settings, its data, its back end, "
+             "precision and "
+             "number of threads; they may be left out, and what is given must be the same. Only "
+             "`--device` may be "
+             "another: the run then goes on there, in f32 unless `--precision` says otherwise, and "
+             "a warning tells "
+             "that it will not end with the same bytes. Another version of oneDNN is warned about. "
+             "A finished run is "
+             "left alone.",
      .at = AT(train.resume)},
     {.name = "save-every",
      .type = OPTION_INT,
@@ -150,7 +158,7 @@ static const struct option options[] = {
     CLASS_LIST_ROW(train.class_list),
     BAD_IMAGES_ROW(train.bad_images, "stop"),
     DEVICE_ROW(train.backend),
-    PRECISION_ROW(train.precision),
+    PRECISION_ROW(precision),
     DETERMINISTIC_ROW(train.deterministic),
     THREADS_ROW(threads),
     LOADERS_ROW(train.loader_threads),
@@ -282,6 +290,33 @@ static enum exit_code start(struct request *f)
     return code;
 }
 
+/* A run that goes on computes as it was started, in what was not asked for otherwise. On another device its
+ * precision may not exist, and the default is taken. */
+static void adopt(struct request *f, const struct der_run_start *begun)
+{
+    bool is_moved = f->train.backend && strcmp(f->train.backend, begun->device) != 0;
+    if (f->threads == 0)
+        f->threads = begun->threads;
+    if (f->precision < 0 && !is_moved)
+        f->train.precision = begun->precision;
+    f->train.deterministic = f->train.deterministic || begun->deterministic;
+}
+
+static enum exit_code recall(struct request *f)
+{
+    struct der_run_start begun;
+    struct der_ctx *ctx;
+    enum der_status status = der_ctx_new(NULL, &ctx);
+    if (status != DER_OK)
+        return fail_status(NULL, status);
+    status = der_run_start(ctx, f->train.out, &begun);
+    enum exit_code code = status == DER_OK ? EXIT_OK : fail_status(ctx, status);
+    der_ctx_free(ctx);
+    if (status == DER_OK && begun.has_run)
+        adopt(f, &begun);
+    return code;
+}
+
 static enum exit_code run(void *user)
 {
     struct request *f = user;
@@ -289,6 +324,13 @@ static enum exit_code run(void *user)
         return fail(EXIT_USAGE, "--resume wants --out RUN, the run to go on with");
     if (!f->train.data && !f->train.resume)
         return fail(EXIT_USAGE, "--data is missing; see 'der help train'");
+    if (f->precision >= 0)
+        f->train.precision = (enum der_precision)f->precision;
+    enum exit_code code = f->train.resume ? recall(f) : EXIT_OK;
+    if (code != EXIT_OK)
+        return code;
+    if (f->threads == 0)
+        f->threads = DEFAULT_THREADS;
     f->train.save_every = f->save_every > 0 ? f->save_every : -1;
     f->train.progress = show_progress;
     f->train.step = show_step;

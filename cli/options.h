@@ -47,7 +47,10 @@ extern const char *const BAD_IMAGE_WORDS[]; /* in the order of enum der_bad_imag
 #define PRECISION_ROW(member)                                                                      \
     {                                                                                              \
         .name = "precision", .type = OPTION_CHOICE, .choices = PRECISIONS,                         \
-        .help = "precision of convolutions; the CPU has f32 only (f32)", .at = AT(member)          \
+        .help = "precision of convolutions; the CPU has f32 only (f32)",                           \
+        .more = "With bf16, training runs in bf16, and tests, predictions and the choice of "      \
+                "exemplars in tf32.",                                                              \
+        .at = AT(member)                                                                           \
     }
 #define THREADS_ROW(member)                                                                        \
     {                                                                                              \

@@ -77,6 +77,19 @@ struct der_run_step {
     int64_t params; /* of the extractors */
 };
 
+/* How a run computes: what a context and the options of der_train need to go on with it. */
+struct der_run_start {
+    bool has_run;    /* false: there is none in the folder, and the rest is zero */
+    char device[16]; /* name of the back end */
+    enum der_precision precision;
+    bool deterministic;
+    int threads;
+};
+
+/* Of the run in a folder, or where one is to begin. */
+DER_API DER_NODISCARD enum der_status der_run_start(struct der_ctx *ctx, const char *path,
+                                                    struct der_run_start *out);
+
 /* Reads the folder of a run; one without a run is DER_FORMAT. Caller frees with der_run_free. */
 DER_API DER_NODISCARD enum der_status der_run_open(struct der_ctx *ctx, const char *path,
                                                    struct der_run **out);

@@ -35,6 +35,7 @@ struct der_step {
 
 enum der_bad_images { DER_BAD_IMAGES_STOP, DER_BAD_IMAGES_SKIP };
 
+/* Of convolutions. BF16 is for training: tests, predictions and the choice of exemplars then run in TF32. */
 enum der_precision { DER_PRECISION_F32, DER_PRECISION_TF32, DER_PRECISION_BF16 };
 
 /* What is measured beyond accuracy, each for its price; bits that can be joined. */
@@ -66,7 +67,9 @@ struct der_train_options {
     void *user;                    /* argument of the three */
     /* Go on with the run in `out`, to the very bytes that it would have come to without the interruption; where
      * there is no run yet, begin it. Settings (otherwise those of the preset custom), data and back end may be
-     * left NULL, since a run knows its own; what is given must be what it was started with. */
+     * left NULL, since a run knows its own; what is given must be what it was started with, as must precision and
+     * the context's threads, which der_run_start tells. Only the back end may be another, with any precision
+     * and threads: the run then goes on there, the log is warned, and its last bits are others. */
     bool resume;
     /* Folder for event files that TensorBoard reads, made if it is not there (none). When they can no longer be
      * written, that is told to the log and the run goes on. */

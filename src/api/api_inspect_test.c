@@ -132,6 +132,38 @@ static void test_a_folder_without_a_run_is_refused(void **state)
     der_run_free(NULL);
 }
 
+static void replace_text(struct fixture *f, const char *from, const char *to)
+{
+    char *text = made_run_config(f->ctx, &f->run);
+    char *at = strstr(text, from);
+    assert_non_null(at);
+    assert_int_equal(strlen(from), strlen(to));
+    memcpy(at, to, strlen(to));
+    scratch_text(&f->scratch, "run/config.json", text);
+    mem_free(&f->ctx->mem, text);
+}
+
+static void test_a_run_tells_how_it_was_started(void **state)
+{
+    struct fixture *f = *state;
+    struct der_run_start start;
+    assert_ok(f->ctx, der_run_start(f->ctx, scratch_path(&f->scratch, "none"), &start));
+    assert_false(start.has_run);
+    made_run_write(f->ctx, &f->scratch, "run", &f->run);
+    assert_ok(f->ctx, der_run_start(f->ctx, scratch_path(&f->scratch, "run"), &start));
+    assert_true(start.has_run);
+    assert_string_equal(start.device, "cpu");
+    assert_int_equal(start.precision, DER_PRECISION_F32);
+    assert_int_equal(start.threads, 1);
+    assert_false(start.deterministic);
+    replace_text(f, "\"f32\"", "\"f33\"");
+    assert_int_equal(der_run_start(f->ctx, scratch_path(&f->scratch, "run"), &start), DER_FORMAT);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "must be f32, tf32 or bf16, not f33"));
+    scratch_text(&f->scratch, "run/config.json", "{");
+    assert_int_equal(der_run_start(f->ctx, scratch_path(&f->scratch, "run"), &start), DER_FORMAT);
+    assert_false(start.has_run);
+}
+
 static void test_failed_allocations_of_a_run_are_told(void **state)
 {
     struct fixture *f = *state;
@@ -241,6 +273,7 @@ int main(void)
         TEST(test_a_run_as_json),
         TEST(test_a_run_that_is_worked_on_is_seen),
         TEST(test_a_folder_without_a_run_is_refused),
+        TEST(test_a_run_tells_how_it_was_started),
         TEST(test_failed_allocations_of_a_run_are_told),
         TEST(test_plans_have_the_networks_published_sizes),
         TEST(test_a_plan_as_json),

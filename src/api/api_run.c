@@ -6,13 +6,16 @@
 #include "api/api_json.h"
 #include "api/api_settings.h"
 #include "config/config_json.h"
+#include "experiment/records.h"
 #include "experiment/run_files.h"
 #include "experiment/run_folder.h"
 #include "experiment/run_reader.h"
+#include "experiment/run_record.h"
 #include "io/lock_held.h"
 #include "store/state_text.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -105,6 +108,54 @@ void der_run_free(struct der_run *run)
 struct der_settings *der_run_settings(struct der_run *run)
 {
     return run->settings;
+}
+
+/* ---- how it was started -------------------------------------------------------------------------- */
+
+static enum der_precision public_precision(enum precision precision)
+{
+    switch (precision) {
+    case PRECISION_TF32:
+        return DER_PRECISION_TF32;
+    case PRECISION_BF16:
+        return DER_PRECISION_BF16;
+    default:
+        return DER_PRECISION_F32;
+    }
+}
+
+static enum der_status fill_start(struct der_ctx *ctx, const char *path,
+                                  const struct run_record *record, struct der_run_start *out)
+{
+    enum precision precision;
+    if (!precision_from_name(record->precision, &precision))
+        return ctx_fail(ctx, DER_FORMAT,
+                        "%s/config.json: 'precision' must be f32, tf32 or bf16, not %s", path,
+                        record->precision);
+    if (strlen(record->device) >= sizeof out->device)
+        return ctx_fail(ctx, DER_FORMAT, "%s/config.json: there is no device '%s'", path,
+                        record->device);
+    *out = (struct der_run_start){.has_run = true,
+                                  .precision = public_precision(precision),
+                                  .deterministic = record->deterministic,
+                                  .threads = record->threads};
+    (void)snprintf(out->device, sizeof out->device, "%s", record->device);
+    return DER_OK;
+}
+
+enum der_status der_run_start(struct der_ctx *ctx, const char *path, struct der_run_start *out)
+{
+    struct run_record record;
+    bool has_run;
+    *out = (struct der_run_start){0};
+    TRY(run_folder_has_run(ctx, path, &has_run));
+    if (!has_run)
+        return DER_OK;
+    enum der_status status = run_record_read(ctx, path, &record);
+    if (status == DER_OK)
+        status = fill_start(ctx, path, &record, out);
+    run_record_fini(&record);
+    return status;
 }
 
 /* ---- telling ------------------------------------------------------------------------------------- */

@@ -294,8 +294,10 @@ static enum der_status read_record(struct experiment *x)
     TRY(run_record_read(x->ctx, o->out, &x->record));
     TRY(run_record_check(x->ctx, &x->record, o));
     run_record_compare_versions(x->ctx, &x->record, o->out);
+    run_record_warn_moved(x->ctx, &x->record, o);
+    x->is_moved = run_record_is_moved(&x->record, o);
     o->config = x->record.config;
-    o->backend = x->record.device;
+    o->backend = o->backend ? o->backend : x->record.device;
     o->data = o->data ? o->data : x->record.data;
     o->class_list = o->class_list ? o->class_list : x->record.class_list;
     o->init = o->init ? o->init : x->record.init;

@@ -85,9 +85,9 @@ struct experiment_summary {
     double seconds;
 };
 
-/* Runs what is left to do. A run that is resumed must have the same settings, data, back end, precision, number
- * of threads and measurements: anything else is DER_ARG and told by name. Other versions of the libraries are
- * told to the log. */
+/* Runs what is left to do. A run that is resumed must have the same settings, data, precision, number of threads
+ * and measurements: anything else is DER_ARG and told by name. Another back end may be asked for, and with it
+ * another precision and number of threads; that and other versions of the libraries are told to the log. */
 NODISCARD enum der_status experiment_run(struct der_ctx *ctx,
                                          const struct experiment_options *options,
                                          struct experiment_summary *out);

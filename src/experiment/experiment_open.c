@@ -158,7 +158,11 @@ static enum der_status open_folder(struct experiment *x)
     }
     TRY(run_folder_reopen(x->ctx, NULL, x->options.out, &x->folder, &x->from));
     TRY(check_init(x));
-    return x->from ? experiment_restore(x) : DER_OK;
+    if (x->from)
+        TRY(experiment_restore(x));
+    if (!x->is_moved)
+        return DER_OK;
+    return run_folder_record(x->folder, x->ctx, record_moved(&x->options, x->ctx->threads));
 }
 
 static enum der_status begin_listening(struct experiment *x)

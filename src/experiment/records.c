@@ -19,11 +19,23 @@ static cJSON *int_array(const int32_t *values, int n)
 
 /* ---- config.json ------------------------------------------------------------------------------- */
 
+static const char *const PRECISIONS[] = {
+    [PRECISION_F32] = "f32", [PRECISION_TF32] = "tf32", [PRECISION_BF16] = "bf16"};
+
 const char *precision_name(enum precision precision)
 {
-    static const char *const names[] = {
-        [PRECISION_F32] = "f32", [PRECISION_TF32] = "tf32", [PRECISION_BF16] = "bf16"};
-    return names[precision];
+    return PRECISIONS[precision];
+}
+
+bool precision_from_name(const char *name, enum precision *out)
+{
+    for (size_t i = 0; i < sizeof PRECISIONS / sizeof PRECISIONS[0]; i++) {
+        if (strcmp(name, PRECISIONS[i]) == 0) {
+            *out = (enum precision)i;
+            return true;
+        }
+    }
+    return false;
 }
 
 const char *measure_names(unsigned measure, char text[MEASURES_TEXT])
@@ -99,6 +111,17 @@ cJSON *record_config(const struct record_start *start)
 }
 
 /* ---- metrics.jsonl ----------------------------------------------------------------------------- */
+
+cJSON *record_moved(const struct experiment_options *options, int threads)
+{
+    struct maker m = maker_new();
+    add_text(&m, "event", "moved");
+    add_text(&m, "device", options->backend);
+    add_text(&m, "precision", precision_name(options->backend_options.precision));
+    add_bool(&m, "deterministic", options->backend_options.deterministic);
+    add_number(&m, "threads", threads);
+    return maker_done(&m);
+}
 
 /* "step 2, classifier" -> "classifier" */
 static const char *stage_name(const char *stage)

@@ -46,8 +46,12 @@ cJSON *record_config(const struct record_start *start);
 /* "f32"; "representation,transfer", "" for nothing. */
 enum { MEASURES_TEXT = 64 };
 const char *precision_name(enum precision precision);
+/* The other way; false when it is the name of none. */
+bool precision_from_name(const char *name, enum precision *out);
 const char *measure_names(unsigned measure, char text[MEASURES_TEXT]);
 
+/* How a run goes on that was started on another device. */
+cJSON *record_moved(const struct experiment_options *options, int threads);
 cJSON *record_epoch(int step, const struct train_progress *progress, const struct learner *learner);
 cJSON *record_step(const struct step_record *step);
 cJSON *record_end(const struct experiment_summary *summary);

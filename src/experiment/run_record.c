@@ -135,20 +135,32 @@ static enum der_status check_int(struct der_ctx *ctx, const char *folder, const 
     return check_text(ctx, folder, what, a, b);
 }
 
+bool run_record_is_moved(const struct run_record *record, const struct experiment_options *options)
+{
+    return options->backend && strcmp(record->device, options->backend) != 0;
+}
+
+/* On one device the rest of the run is what it was to be, to the bit, or it is refused. */
+static enum der_status check_arithmetic(struct der_ctx *ctx, const struct run_record *record,
+                                        const struct experiment_options *options)
+{
+    const char *out = options->out;
+    TRY(check_text(ctx, out, "precision", record->precision,
+                   precision_name(options->backend_options.precision)));
+    TRY(check_text(ctx, out, "deterministic", record->deterministic ? "true" : "false",
+                   options->backend_options.deterministic ? "true" : "false"));
+    /* oneDNN's sums depend on it. */
+    return check_int(ctx, out, "threads", record->threads, ctx->threads);
+}
+
 enum der_status run_record_check(struct der_ctx *ctx, const struct run_record *record,
                                  const struct experiment_options *options)
 {
     const char *out = options->out;
     char measures[MEASURES_TEXT];
     TRY(check_settings(ctx, record, options));
-    if (options->backend)
-        TRY(check_text(ctx, out, "device", record->device, options->backend));
-    TRY(check_text(ctx, out, "precision", record->precision,
-                   precision_name(options->backend_options.precision)));
-    TRY(check_text(ctx, out, "deterministic", record->deterministic ? "true" : "false",
-                   options->backend_options.deterministic ? "true" : "false"));
-    /* oneDNN's sums depend on it, so the rest of the run would not be what it was to be. */
-    TRY(check_int(ctx, out, "threads", record->threads, ctx->threads));
+    if (!run_record_is_moved(record, options))
+        TRY(check_arithmetic(ctx, record, options));
     TRY(check_int(ctx, out, "max-steps", record->max_steps, options->max_steps));
     if (options->init && !record->init)
         return ctx_fail(ctx, DER_ARG, "%s was started without the weights of %s", out,
@@ -211,6 +223,18 @@ static void compare_version(struct der_ctx *ctx, const char *folder, const char 
                 "%s was started with %s '%s' and goes on with '%s': results may differ in their "
                 "last digits",
                 folder, what, then, now);
+}
+
+void run_record_warn_moved(struct der_ctx *ctx, const struct run_record *record,
+                           const struct experiment_options *options)
+{
+    if (run_record_is_moved(record, options))
+        ctx_log(
+            ctx, DER_LOG_WARNING,
+            "%s was started on device '%s' in %s and goes on on '%s' in %s: it will not end with "
+            "the bytes of a run that stays where it is",
+            options->out, record->device, record->precision, options->backend,
+            precision_name(options->backend_options.precision));
 }
 
 void run_record_compare_versions(struct der_ctx *ctx, const struct run_record *record,

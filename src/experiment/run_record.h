@@ -24,7 +24,16 @@ NODISCARD enum der_status run_record_read(struct der_ctx *ctx, const char *folde
                                           struct run_record *out);
 void run_record_fini(struct run_record *record);
 
-/* May the run go on with these options? A difference that would change results is DER_ARG and named. */
+/* Was another device asked for than the run was started on? Precision, number of threads and `deterministic`
+ * are then what the options say. */
+bool run_record_is_moved(const struct run_record *record, const struct experiment_options *options);
+
+/* Tells the log of it. */
+void run_record_warn_moved(struct der_ctx *ctx, const struct run_record *record,
+                           const struct experiment_options *options);
+
+/* May the run go on with these options? A difference that would change results is DER_ARG and named, but for
+ * what comes with another device. */
 NODISCARD enum der_status run_record_check(struct der_ctx *ctx, const struct run_record *record,
                                            const struct experiment_options *options);
 

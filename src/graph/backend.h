@@ -22,6 +22,7 @@ struct backend_ops;
 struct backend {
     const struct backend_ops *ops;
     struct der_ctx *ctx;
+    bool is_coarse; /* values inside programs have fewer bits than f32, but in precise graphs */
 };
 
 /* Device memory. First member of every back end's own struct, if it needs one. */
@@ -41,10 +42,19 @@ struct span {
 
 enum precision { PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
 
+/* For measurements and tests: other ways to the same bits. Zero is what is used. */
+struct backend_tuning {
+    int side_streams;   /* cuda: how many programs of a group run side by side */
+    bool weights_apart; /* cuda: the update leaves weights in bf16 to a launch of their own */
+};
+
 struct backend_options {
-    int device;               /* ordinal of the GPU; ignored by CPU back ends */
-    enum precision precision; /* of convolutions; CPU back ends offer F32 only */
-    bool deterministic;       /* refuse algorithms that may differ from run to run */
+    int device; /* ordinal of the GPU; ignored by CPU back ends */
+    /* Of convolutions; CPU back ends offer F32 only. BF16 is for training: programs that give answers run in
+     * TF32 (graph.is_precise). */
+    enum precision precision;
+    bool deterministic; /* refuse algorithms that may differ from run to run */
+    struct backend_tuning tuning;
 };
 
 /* What compiling found out. Counts are per run of the program. */

@@ -65,25 +65,28 @@ static enum der_status compile_folded(struct extractor *extractor, struct graph 
     return params_bind(use, folded->program);
 }
 
-static enum der_status get_folded(struct extractor *extractor, int batch, bool seldom,
-                                  const struct folded **out)
+enum der_status extractor_folded_for(struct extractor *extractor, const struct folded_use *wanted,
+                                     const struct folded **out)
 {
+    struct folded folded = {.batch = wanted->batch,
+                            .is_precise = !(wanted->in_training && extractor->be->is_coarse)};
     *out = NULL;
     for (int i = 0; i < extractor->n_folded; i++) {
-        if (extractor->folded[i].batch == batch) {
-            *out = &extractor->folded[i];
+        const struct folded *known = &extractor->folded[i];
+        if (known->batch == folded.batch && known->is_precise == folded.is_precise) {
+            *out = known;
             return DER_OK;
         }
     }
     struct der_ctx *ctx = extractor->be->ctx;
     if (extractor->n_folded == EXTRACTOR_MAX_FOLDED)
-        return ctx_fail(ctx, DER_STATE, "an extractor runs with at most %d batch sizes",
+        return ctx_fail(ctx, DER_STATE, "an extractor has at most %d folded programs",
                         EXTRACTOR_MAX_FOLDED);
-    struct folded folded = {.batch = batch};
     struct param_use use = {0};
     struct graph *g;
     TRY(graph_new(ctx, &g));
-    g->runs_seldom = seldom;
+    g->runs_seldom = wanted->is_seldom;
+    g->is_precise = folded.is_precise;
     enum der_status status = compile_folded(extractor, g, &use, &folded);
     param_use_fini(&use);
     graph_free(g);
@@ -98,13 +101,7 @@ static enum der_status get_folded(struct extractor *extractor, int batch, bool s
 
 enum der_status extractor_folded(struct extractor *extractor, int batch, const struct folded **out)
 {
-    return get_folded(extractor, batch, false, out);
-}
-
-enum der_status extractor_folded_seldom(struct extractor *extractor, int batch,
-                                        const struct folded **out)
-{
-    return get_folded(extractor, batch, true, out);
+    return extractor_folded_for(extractor, &(struct folded_use){.batch = batch}, out);
 }
 
 static bool is_among(int value, const int *values, int n)

@@ -4,7 +4,8 @@
  *
  * A folded program maps an image batch to the extractor's columns of the feature matrix. It is
  * compiled once per batch size and then serves every later step: when more extractors join and the
- * matrix grows, only the binding of its result changes.
+ * matrix grows, only the binding of its result changes. Where a back end trains with few bits there are
+ * two: one whose features an iteration of training is made of, and a precise one for answers.
  */
 #ifndef MODEL_EXTRACTOR_H
 #define MODEL_EXTRACTOR_H
@@ -13,14 +14,14 @@
 
 struct folded {
     int batch;
+    bool is_precise; /* see graph.is_precise; always true where it makes no difference */
     struct program *program;
     int image;   /* external value [batch, in_channels, height, width] */
     int feature; /* external value [batch, feature_dim] */
 };
 
-enum {
-    EXTRACTOR_MAX_FOLDED = 8
-}; /* batch sizes in use: training, its tail, evaluation, single images */
+/* Batch sizes in use: training, its tail, evaluation, single images; two programs for each. */
+enum { EXTRACTOR_MAX_BATCHES = 8, EXTRACTOR_MAX_FOLDED = 2 * EXTRACTOR_MAX_BATCHES };
 
 struct extractor {
     struct backend *be;
@@ -43,14 +44,21 @@ NODISCARD enum der_status extractor_copy(const struct extractor *extractor, stru
 NODISCARD enum der_status extractor_describe(const struct extractor *extractor, struct graph *g,
                                              struct param_use *use, struct folded *folded);
 
-/* The folded program for a batch size, compiled at the first call. Borrowed; it lives as long as the
- * extractor, or until extractor_trim. */
+/* The folded program for a batch size, for answers, compiled at the first call. Borrowed; it lives as long as
+ * the extractor, or until extractor_trim. */
 NODISCARD enum der_status extractor_folded(struct extractor *extractor, int batch,
                                            const struct folded **out);
 
-/* The same for a batch size that is seldom met, such as that of a tail. */
-NODISCARD enum der_status extractor_folded_seldom(struct extractor *extractor, int batch,
-                                                  const struct folded **out);
+struct folded_use {
+    int batch;
+    bool in_training; /* its features become part of an iteration of training */
+    bool is_seldom;   /* a batch size that is seldom met, such as that of a tail */
+};
+
+/* The folded program for a use; those that need the same share one. */
+NODISCARD enum der_status extractor_folded_for(struct extractor *extractor,
+                                               const struct folded_use *use,
+                                               const struct folded **out);
 
 /* Drops the folded programs for all but n batch sizes. Steps differ in the size of their last batch, so
  * without this a long run would collect programs without end. Nothing may be in use. */

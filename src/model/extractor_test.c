@@ -363,6 +363,38 @@ static void test_programs_for_other_batch_sizes_can_be_dropped(void **state)
     test_ctx_free(ctx);
 }
 
+/* A back end that trains with few bits needs two programs for one batch size, any other needs one. */
+static void test_training_and_answers_share_a_program_unless_their_bits_differ(void **state)
+{
+    (void)state;
+    for (int coarse = 0; coarse < 2; coarse++) {
+        struct der_ctx *ctx = test_ctx_new(1);
+        const struct folded_use training = {.batch = BATCH, .in_training = true};
+        const struct folded *trained;
+        const struct folded *again;
+        const struct folded *answer;
+        const int kept[] = {BATCH};
+        struct extractor *extractor;
+        struct backend *be;
+        assert_ok(ctx, backend_open(ctx, "ref", NULL, &be));
+        be->is_coarse = coarse == 1;
+        struct resnet_spec spec = odd_spec(ctx, "resnet32");
+        assert_ok(ctx, extractor_new(be, &spec, &extractor));
+        assert_ok(ctx, extractor_folded_for(extractor, &training, &trained));
+        assert_ok(ctx, extractor_folded(extractor, BATCH, &answer));
+        assert_ok(ctx, extractor_folded_for(extractor, &training, &again));
+        assert_ptr_equal(again, trained);
+        assert_int_equal(answer->is_precise, true);
+        assert_int_equal(trained->is_precise, coarse == 0);
+        assert_int_equal(trained == answer, coarse == 0);
+        extractor_trim(extractor, kept, 1);
+        assert_int_equal(extractor->n_folded, 1 + coarse);
+        extractor_free(extractor);
+        backend_close(be);
+        test_ctx_free(ctx);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,6 +406,7 @@ int main(void)
         cmocka_unit_test(test_folded_programs_equal_the_plain_network),
         cmocka_unit_test(test_frozen_programs_are_reused_as_the_matrix_grows),
         cmocka_unit_test(test_programs_for_other_batch_sizes_can_be_dropped),
+        cmocka_unit_test(test_training_and_answers_share_a_program_unless_their_bits_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

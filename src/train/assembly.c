@@ -136,6 +136,8 @@ static enum der_status compile(const struct assembly_plan *plan, struct assembly
     enum der_status status = declare_inputs(plan, g, &io);
     if (status == DER_OK)
         status = plan->describe(plan->self, g, &io);
+    a->trains = io.n_losses > 0;
+    g->is_precise = !a->trains;
     if (status == DER_OK)
         status = program_compile(plan->be, g, &a->program);
     if (status == DER_OK)
@@ -150,16 +152,16 @@ static enum der_status compile(const struct assembly_plan *plan, struct assembly
 static enum der_status make_sequence(const struct assembly_plan *plan, struct assembly *a)
 {
     struct sequence_item items[MAX_FROZEN + 1];
+    const struct folded_use use = {.batch = a->desk.batch,
+                                   .in_training = a->trains,
+                                   .is_seldom = is_seldom(plan->desks, a->desk.batch)};
     if (plan->n_frozen > MAX_FROZEN)
         return ctx_fail(plan->be->ctx, DER_ARG, "at most %d extractors can run together",
                         MAX_FROZEN);
     int64_t col = 0;
     for (int i = 0; i < plan->n_frozen; i++) {
         const struct folded *folded;
-        if (is_seldom(plan->desks, a->desk.batch))
-            TRY(extractor_folded_seldom(plan->frozen[i], a->desk.batch, &folded));
-        else
-            TRY(extractor_folded(plan->frozen[i], a->desk.batch, &folded));
+        TRY(extractor_folded_for(plan->frozen[i], &use, &folded));
         struct span feature = {a->desk.matrix, (size_t)col * sizeof(float),
                                plan->desks->feature_dim};
         TRY(folded_bind(folded, (struct span){.buffer = a->desk.image}, feature));

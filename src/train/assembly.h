@@ -5,7 +5,8 @@
  *     images ──> frozen extractors (folded) ──> columns of the feature matrix ─┐
  *        └─────────────────────────> the described graph <─────────────────────┘
  *
- * Stages differ only in that graph: training a new extractor, training a head, evaluating.
+ * Stages differ only in that graph: training a new extractor, training a head, evaluating. A graph with losses
+ * trains; one without gives answers, and all of it is precise (graph.is_precise).
  */
 #ifndef TRAIN_ASSEMBLY_H
 #define TRAIN_ASSEMBLY_H
@@ -22,7 +23,7 @@ struct desk {
     struct buffer *matrix; /* [batch, feature_dim] */
 };
 
-enum { DESKS_MAX = EXTRACTOR_MAX_FOLDED };
+enum { DESKS_MAX = EXTRACTOR_MAX_BATCHES };
 
 struct desks {
     struct backend *be;
@@ -74,6 +75,7 @@ struct assembly {
     struct buffer *losses, *rank, *logits; /* NULL where the graph has none */
     int n_logits;
     struct buffer *scalars; /* the stage's, NULL where the graph has none */
+    bool trains;            /* the graph has losses */
 };
 
 /* Compiled assemblies by batch size. Zero-initialise. */

@@ -227,9 +227,35 @@ static void test_a_trained_network_says_the_same_everywhere(void **state)
     close_fixture(&f);
 }
 
+/* The precision of the settings is that of training: its weights take half the memory that those for answers do. */
+static void test_training_is_in_bf16_and_answers_are_not(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct backend *be;
+    struct supervised *model;
+    const struct backend_options options = {.precision = PRECISION_BF16};
+    const struct folded_use training = {.batch = BATCH, .in_training = true};
+    const struct folded *trained;
+    const struct folded *answer;
+    if (!is_here("cuda"))
+        skip();
+    open_fixture(&f);
+    assert_ok(f.ctx, backend_open(f.ctx, "cuda", &options, &be));
+    assert_ok(f.ctx, supervised_new(be, &f.options, &model));
+    assert_ok(f.ctx, extractor_folded_for(model->extractor, &training, &trained));
+    assert_ok(f.ctx, extractor_folded(model->extractor, BATCH, &answer));
+    assert_true(3 * trained->program->stats.derived_bytes <
+                2 * answer->program->stats.derived_bytes);
+    supervised_free(model);
+    backend_close(be);
+    close_fixture(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_training_is_in_bf16_and_answers_are_not),
         cmocka_unit_test(test_a_trained_network_says_the_same_everywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@ check "a run has these files" diff <(cd whole && printf '%s\n' *) <(printf '%s\n
 
 # A finished run.
 fingerprint whole >before
-expect_code 0 "a finished run has nothing to go on with" "$DER" train --out whole --resume --threads 1
+expect_code 0 "a finished run has nothing to go on with" "$DER" train --out whole --resume
 check "and says so" grep -q '^whole: this run is finished: 4 classes in 2 steps, average' out
 fingerprint whole >after
 check "and is not touched" cmp before after
@@ -67,7 +67,6 @@ refused "another seed" 'seed=1993, not 5' "${run_flags[@]}" --seed 5
 refused "another preset" 'preset=custom, not cifar100-b0-10' --preset cifar100-b0-10 --threads 1
 refused "another data set" "is not the data set that the run was started with ($data)" \
     "${run_flags[@]}" --data "${data/seed=1/seed=2}"
-refused "another back end" "device 'cpu' and cannot go on with 'ref'" "${run_flags[@]}" --device ref
 refused "another precision" "precision 'f32' .* 'bf16'" "${run_flags[@]}" --precision bf16
 refused "another number of threads" "threads '1' .* '2'" "${run_flags[@]}" --threads 2
 refused "another last step" "max-steps '0' .* '1'" "${run_flags[@]}" --max-steps 1
@@ -78,8 +77,20 @@ check "refusals leave the run alone" diff -r half kept
 expect_code 3 "a full disk ends the run" bash -c 'trap "" XFSZ; ulimit -f 400; exec "$@"' sh \
     "$DER" train "${run_flags[@]}" --out half --resume
 check "with one message" one_line err 'cannot write half/state.safetensors'
-expect_code 0 "settings and data need not be repeated" "$DER" train --out half --resume --threads 1 --save-every 2
+expect_code 0 "settings, data, device and threads need not be repeated" "$DER" train --out half --resume --save-every 2
 check "and the run ends as if nothing had happened" same_run whole half
+
+# Another device, when it is asked for.
+tiny=(--data synth:classes=4,train=8,test=4,size=8,seed=1 --save-every 1 --set step_classes=2 --set epochs=3
+    --set network=resnet32 --set width=0.07 --set classifier_epochs=2 --set batch=8 --set memory=8)
+expect_code 0 "a small run" "$DER" train "${tiny[@]}" --threads 1 --device cpu --out there
+cp -r there moved
+rm moved/{state,model,exemplars,predictions}.safetensors
+expect_code 0 "a run goes on on another device" "$DER" train --out moved --resume --device ref --threads 2
+check "which is warned about" grep -q "^der: warning: moved was started on device 'cpu' in f32 and goes on on 'ref' in f32" err
+check "and recorded" grep -q '"event":"moved","device":"ref","precision":"f32","deterministic":false,"threads":2' moved/metrics.jsonl
+check "what it was started with stays" cmp there/config.json moved/config.json
+expect_code 0 "it can be looked at" "$DER" info moved
 
 # Ctrl-C.
 "$DER" train "${run_flags[@]}" --set epochs=500 --out long >/dev/null 2>err &

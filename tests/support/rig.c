@@ -166,10 +166,11 @@ static enum der_status compile(struct rig *rig)
 static enum der_status make_sequence(struct rig *rig)
 {
     struct sequence_item items[RIG_MAX_FROZEN + 1];
+    const struct folded_use use = {.batch = rig->options.batch, .in_training = true};
     int64_t col = 0;
     for (int i = 0; i < rig->n_frozen; i++) {
         const struct folded *folded;
-        TRY(extractor_folded(rig->frozen[i], rig->options.batch, &folded));
+        TRY(extractor_folded_for(rig->frozen[i], &use, &folded));
         struct span feature = span_at(rig->features, col);
         feature.pitch = rig->feature_dim;
         TRY(folded_bind(folded, span_at(rig->image, 0), feature));
@@ -183,7 +184,7 @@ static enum der_status make_sequence(struct rig *rig)
 static enum der_status build(struct rig *rig)
 {
     const struct rig_options *o = &rig->options;
-    const struct backend_options options = {.precision = o->precision};
+    const struct backend_options options = {.precision = o->precision, .tuning = o->tuning};
     TRY(backend_open(rig->ctx, o->backend, &options, &rig->be));
     for (int i = 0; i < o->n_frozen; i++) {
         TRY(add_extractor(rig, (uint32_t)i, &rig->frozen[i]));

@@ -11,6 +11,7 @@
 struct rig_options {
     const char *backend;
     enum precision precision;
+    struct backend_tuning tuning;
     const char *network; /* as resnet_names */
     double width;        /* width factor */
     int batch, size;     /* images a batch, pixels a side */

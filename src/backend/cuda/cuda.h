@@ -30,9 +30,10 @@ struct cuda_backend {
     struct backend base;
     struct cuda_libs libs;
     int device;
-    enum precision precision;
+    enum precision precision; /* of training */
     bool deterministic;
-    enum cuda_type type; /* of images inside programs */
+    bool weights_apart;
+    int n_side; /* streams of `side` that are used */
     cudaStream_t stream;
     cudaStream_t side[CUDA_SIDE_STREAMS];
     cudaEvent_t fork, join[CUDA_SIDE_STREAMS];
@@ -66,6 +67,7 @@ struct cuda_derived {
     int source[DERIVED_SOURCES]; /* value ids; NO_VALUE past the first unless folded */
     struct cuda_weights shape;   /* sizes; pointers are filled in when addresses are known */
     bool inside;                 /* a source is computed by the program itself */
+    bool kept;                   /* the update, which alone writes the source, writes this too */
     int position;                /* in the table */
     size_t offset;               /* of the weights in the program's block */
     size_t bias_offset;          /* folded */
@@ -97,6 +99,7 @@ struct cuda_step {
     size_t counters; /* index of the first of the step's counters */
     size_t table;    /* offset of the step's table among the program's tables */
     size_t table_bytes;
+    int *keeps;  /* SGD: [parameters] derived weights that it writes too, -1: none; in the arena */
     int *import; /* [n_import] images of the caller to be read in before; in the arena */
     int *export; /* [n_export] and to be written out after */
     int n_import, n_export;
@@ -123,7 +126,9 @@ struct cuda_program {
     size_t derived_offset, tables_offset, counters_offset;
     size_t derived_bytes, tables_bytes, n_counters;
     char *tables; /* host side of the tables; in the arena */
-    bool seldom;  /* a tail: kernels that have to be made at run time are not worth it */
+    enum precision precision;
+    enum cuda_type type; /* of images inside */
+    bool seldom;         /* kernels that have to be made at run time are not worth it */
     bool resolved;
     uint64_t epoch; /* moves whenever addresses have changed */
 };
@@ -211,13 +216,19 @@ NODISCARD enum der_status cuda_derived_find(struct cuda_program *p, const struct
                                             int *out);
 /* Orders the table, once all are known. */
 void cuda_derived_finish(struct cuda_program *p);
+/* Finds those that the update can write itself. */
+NODISCARD enum der_status cuda_derived_keep(struct cuda_program *p);
+/* What a derived weight is, for the current addresses. */
+struct cuda_weights cuda_derived_row(const struct cuda_program *p, int index);
 void cuda_derived_table(struct cuda_program *p);
 /* Launches: all whose sources come from outside, or a single one. */
 NODISCARD enum der_status cuda_derived_refresh(struct cuda_program *p, cudaStream_t stream);
 NODISCARD enum der_status cuda_derived_refresh_one(struct cuda_program *p, int index,
                                                    cudaStream_t stream);
-/* True, with the versions noted, when a source has changed since the last time. */
-bool cuda_derived_is_stale(struct cuda_program *p);
+/* True when a source has changed since the versions were noted. */
+bool cuda_derived_is_stale(const struct cuda_program *p);
+/* All are up to date with the present versions. */
+void cuda_derived_note(struct cuda_program *p);
 
 /* ---- cuda_gemm.c -------------------------------------------------------------------------------- */
 
@@ -251,7 +262,7 @@ static inline enum cuda_type value_type(const struct cuda_program *p,
 {
     if (value->slot.dtype == DTYPE_I32)
         return CUDA_I32;
-    return value->image ? cuda_of(p)->type : CUDA_F32;
+    return value->image ? p->type : CUDA_F32;
 }
 
 /* Any value by rows: pixels of an image, rows of a matrix, all of anything else as one. */

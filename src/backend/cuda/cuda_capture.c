@@ -5,7 +5,8 @@
  * A graph holds addresses. It is thrown away when a binding of one of its programs has changed.
  * Everything else that changes from iteration to iteration is data in device memory, so a replay
  * computes what the steps would. Derived weights whose sources the sequence itself writes (a trained
- * extractor) are refreshed inside the graph; the others (frozen ones) before it, when a version moved.
+ * extractor) are written by the update too, or refreshed inside the graph; the others (frozen ones) are before
+ * it, when a version moved.
  */
 #include "backend/cuda/cuda.h"
 
@@ -51,7 +52,7 @@ static bool writes(const struct cuda_program *p, const struct buffer *buffer)
     return false;
 }
 
-/* Whether some program of the sequence writes what this one's weights are derived from. */
+/* Whether some program of the sequence writes what this one's weights are derived from, and not both. */
 static bool derives_anew(const struct sequence *sequence, const struct cuda_program *p)
 {
     for (int i = 0; i < p->n_derived; i++)
@@ -60,7 +61,8 @@ static bool derives_anew(const struct sequence *sequence, const struct cuda_prog
             if (source == NO_VALUE || !p->values[source].slot.is_external)
                 continue;
             for (int j = 0; j < sequence->n_items; j++)
-                if (writes(program_at(sequence, j), p->values[source].slot.span.buffer))
+                if (!(p->derived[i].kept && program_at(sequence, j) == p) &&
+                    writes(program_at(sequence, j), p->values[source].slot.span.buffer))
                     return true;
         }
     return false;
@@ -184,7 +186,7 @@ static enum der_status enqueue_beside(struct sequence *sequence, const bool *der
     struct der_ctx *ctx = cuda->base.ctx;
     static const char WHAT[] = "ordering streams";
     const int n_programs = group.end - group.first;
-    const int n = n_programs < CUDA_SIDE_STREAMS ? n_programs : CUDA_SIDE_STREAMS;
+    const int n = n_programs < cuda->n_side ? n_programs : cuda->n_side;
     struct cuda_program *follower = NULL;
     int split = 0;
     TRY(cuda_check(ctx, cudaEventRecord(cuda->fork, cuda->stream), WHAT));
@@ -255,7 +257,7 @@ static enum der_status capture(struct sequence *sequence, struct captured *captu
     return status;
 }
 
-static void move_versions(const struct sequence *sequence)
+static void move_versions(const struct sequence *sequence, const bool *derives)
 {
     for (int i = 0; i < sequence->n_items; i++) {
         struct cuda_program *p = program_at(sequence, i);
@@ -263,6 +265,10 @@ static void move_versions(const struct sequence *sequence)
             if (p->values[v].slot.is_external && p->values[v].slot.written)
                 p->values[v].slot.span.buffer->version++;
     }
+    /* What the updates have written is as new as its sources, since no other program of the sequence writes those. */
+    for (int i = 0; i < sequence->n_items; i++)
+        if (!derives[i])
+            cuda_derived_note(program_at(sequence, i));
 }
 
 enum der_status cuda_run(struct backend *be, struct sequence *sequence)
@@ -273,7 +279,7 @@ enum der_status cuda_run(struct backend *be, struct sequence *sequence)
     TRY(prepare(sequence, &captured));
     for (int i = 0; i < sequence->n_items; i++) {
         struct cuda_program *p = program_at(sequence, i);
-        if (cuda_derived_is_stale(p) && !captured->derives[i])
+        if (!captured->derives[i] && cuda_derived_is_stale(p))
             TRY(cuda_derived_refresh(p, cuda->stream));
     }
     if (captured->n_runs == 0) {
@@ -285,6 +291,6 @@ enum der_status cuda_run(struct backend *be, struct sequence *sequence)
                        "launching an iteration"));
     }
     captured->n_runs = 1;
-    move_versions(sequence);
+    move_versions(sequence, captured->derives);
     return DER_OK;
 }

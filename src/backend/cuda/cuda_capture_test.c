@@ -42,22 +42,30 @@ static void change_frozen(struct rig *rig, int step)
 static void bind_anew(struct rig *rig, int step)
 {
     const struct folded *folded;
+    const struct folded_use use = {.batch = rig->options.batch, .in_training = true};
     struct span feature = {.buffer = rig->features, .pitch = rig->feature_dim};
     if (step != 3)
         return;
-    assert_ok(rig->ctx, extractor_folded(rig->frozen[0], rig->options.batch, &folded));
+    assert_ok(rig->ctx, extractor_folded_for(rig->frozen[0], &use, &folded));
     assert_ok(rig->ctx, folded_bind(folded, (struct span){.buffer = rig->image}, feature));
 }
 
+/* The trained extractor's first weights change. */
+static void change_trained(struct rig *rig, int step)
+{
+    float weights[4] = {0.5f, -0.25f, 1.0f, (float)step};
+    if (step == 3)
+        assert_ok(rig->ctx, buffer_write(rig->trained->params->values, 0, weights, sizeof weights));
+}
+
 /* A checksum over everything that was learnt and all losses. */
-static uint64_t train_with(int threads, enum precision precision, bool step_by_step, event between)
+static uint64_t train_rig(int threads, const struct rig_options *options, bool step_by_step,
+                          event between)
 {
     struct der_ctx *ctx = test_ctx_new(threads);
-    struct rig_options options = RIG;
     struct rig *rig;
     uint64_t sum;
-    options.precision = precision;
-    assert_ok(ctx, rig_open(ctx, &options, &rig));
+    assert_ok(ctx, rig_open(ctx, options, &rig));
     for (int i = 0; i < STEPS; i++) {
         float losses[N_LOSSES];
         if (step_by_step) /* forgets the capture, so that the next run goes step by step */
@@ -69,6 +77,13 @@ static uint64_t train_with(int threads, enum precision precision, bool step_by_s
     rig_close(rig);
     test_ctx_free(ctx);
     return sum;
+}
+
+static uint64_t train_with(int threads, enum precision precision, bool step_by_step, event between)
+{
+    struct rig_options options = RIG;
+    options.precision = precision;
+    return train_rig(threads, &options, step_by_step, between);
 }
 
 static uint64_t train(enum precision precision, bool step_by_step, event between)
@@ -102,6 +117,26 @@ static void test_replay_survives_a_new_binding(void **state)
 {
     (void)state;
     compare(bind_anew);
+}
+
+/* The update writes weights in bf16 to the bit as a launch of their own would, notices when they were changed by
+ * others, and replays. The number of streams changes nothing either. */
+static void test_other_ways_give_the_same_bytes(void **state)
+{
+    (void)state;
+    static const event events[] = {nothing, change_trained, bind_anew};
+    if (!backend_is_usable(&cuda_backend))
+        skip();
+    for (int i = 0; i < 3; i++) {
+        struct rig_options options = RIG;
+        options.precision = PRECISION_BF16;
+        const uint64_t sum = train_rig(1, &options, false, events[i]);
+        assert_true(train_rig(1, &options, true, events[i]) == sum);
+        options.tuning.weights_apart = true;
+        assert_true(train_rig(1, &options, false, events[i]) == sum);
+        options.tuning.side_streams = 1;
+        assert_true(train_rig(1, &options, false, events[i]) == sum);
+    }
 }
 
 static void test_training_in_bf16_repeats_itself(void **state)
@@ -180,6 +215,7 @@ int main(void)
         cmocka_unit_test(test_replay_equals_the_steps_one_by_one),
         cmocka_unit_test(test_replay_notices_new_weights_of_a_frozen_extractor),
         cmocka_unit_test(test_replay_survives_a_new_binding),
+        cmocka_unit_test(test_other_ways_give_the_same_bytes),
         cmocka_unit_test(test_training_in_bf16_repeats_itself),
         cmocka_unit_test(test_any_number_of_threads_gives_the_same_bytes),
         cmocka_unit_test(test_without_a_gpu_there_is_one_sentence),

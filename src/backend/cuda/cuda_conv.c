@@ -41,12 +41,12 @@ static struct cuda_conv_shape shape_of(const struct cuda_program *p, const struc
                                     .out_w = dst[3],
                                     .stride = node->attr.conv.stride,
                                     .pad = node->attr.conv.pad,
-                                    .type = cuda_of(p)->type};
+                                    .type = p->type};
 }
 
 bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *node)
 {
-    if (cuda_of(p)->type != CUDA_BF16 || !cuda_is_conv(node->op) || node->op == OP_CONV2D_D_SRC)
+    if (p->type != CUDA_BF16 || !cuda_is_conv(node->op) || node->op == OP_CONV2D_D_SRC)
         return false;
     const struct cuda_conv_shape shape = shape_of(p, node);
     const struct cuda_value *src = &p->values[operands_of(node).src];
@@ -223,7 +223,7 @@ static bool first_request(const struct cuda_program *p, const struct node *node,
     if (!cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node))
         return false;
     struct dnn_conv conv = {.shape = shape_of(p, node),
-                            .tensor_cores = cuda_of(p)->precision != PRECISION_F32,
+                            .tensor_cores = p->precision != PRECISION_F32,
                             .deterministic = true};
     const bool is_whole = conv.tensor_cores && conv.shape.c % WHOLE_TILE == 0 && !p->seldom;
     const bool is_strided = conv.shape.stride > 1 && conv.shape.r > 1;
@@ -237,7 +237,7 @@ static bool first_request(const struct cuda_program *p, const struct node *node,
         break;
     case OP_CONV2D_D_WEIGHTS:
         conv.pass = DNN_D_WEIGHTS;
-        conv.d_weights_type = cuda_of(p)->type;
+        conv.d_weights_type = p->type;
         break;
     case OP_CONV2D_D_SRC:
         conv.pass = DNN_D_SRC;

@@ -34,7 +34,7 @@ static struct cuda_derived describe(const struct cuda_program *p, const struct c
 
 enum der_status cuda_derived_find(struct cuda_program *p, const struct cuda_step *step, int *out)
 {
-    const size_t element = cuda_of(p)->type == CUDA_BF16 ? 2 : 4;
+    const size_t element = p->type == CUDA_BF16 ? 2 : 4;
     struct cuda_derived derived = describe(p, step);
     for (int i = 0; i < p->n_derived; i++) {
         const struct cuda_derived *other = &p->derived[i];
@@ -73,27 +73,114 @@ void cuda_derived_finish(struct cuda_program *p)
         }
 }
 
-void cuda_derived_table(struct cuda_program *p)
+/* ---- weights that the update writes ---------------------------------------------------------------- */
+
+/* The only step that writes a value; -1 when none does, or several. */
+static int only_writer(const struct cuda_program *p, int value)
+{
+    int writer = -1;
+    int n = 0;
+    for (int i = 0; i < p->n_steps; i++) {
+        const struct node *node = &p->steps[i].node;
+        bool writes = false;
+        for (int k = 0; k < node->n_out; k++)
+            writes |= node->out[k] != NO_VALUE && p->values[node->out[k]].owner == value;
+        for (int k = 0; k < node->n_in; k++)
+            writes |= node->in[k] != NO_VALUE && p->values[node->in[k]].owner == value &&
+                      node_overwrites_input(node, k);
+        if (writes) {
+            writer = i;
+            n++;
+        }
+    }
+    return n == 1 ? writer : -1;
+}
+
+static bool is_read_behind(const struct cuda_program *p, int index, int step)
+{
+    for (int i = step + 1; i < p->n_steps; i++)
+        if (p->steps[i].conv && p->steps[i].conv->derived == index)
+            return true;
+    return false;
+}
+
+/* The place of a value among the parameters of an update; -1: it is none of them. */
+static int parameter_of(const struct node *sgd, int value)
+{
+    for (int i = 0; i < (sgd->n_in - 1) / 3; i++)
+        if (sgd->in[1 + 3 * i] == value)
+            return i;
+    return -1;
+}
+
+static void keep(struct cuda_program *p, int index)
+{
+    struct cuda_derived *derived = &p->derived[index];
+    const int source = derived->source[0];
+    if (derived->inside || derived->source[1] != NO_VALUE ||
+        cuda_sgd_per_block(derived->shape.area) == 0)
+        return;
+    const int writer = only_writer(p, source);
+    if (writer < 0 || p->steps[writer].node.op != OP_SGD || is_read_behind(p, index, writer))
+        return;
+    const int parameter = parameter_of(&p->steps[writer].node, source);
+    if (parameter < 0 || p->steps[writer].keeps[parameter] >= 0)
+        return;
+    p->steps[writer].keeps[parameter] = index;
+    derived->kept = true;
+}
+
+enum der_status cuda_derived_keep(struct cuda_program *p)
+{
+    for (int i = 0; i < p->n_steps; i++) {
+        struct cuda_step *step = &p->steps[i];
+        if (step->node.op != OP_SGD)
+            continue;
+        const int n = (step->node.n_in - 1) / 3;
+        step->keeps = arena_zalloc(&p->arena, (size_t)n, sizeof *step->keeps);
+        if (!step->keeps)
+            return ctx_nomem(p->base.be->ctx);
+        for (int k = 0; k < n; k++)
+            step->keeps[k] = -1;
+    }
+    if (p->type != CUDA_BF16 || cuda_of(p)->weights_apart)
+        return DER_OK;
+    for (int i = 0; i < p->n_derived; i++)
+        keep(p, i);
+    return DER_OK;
+}
+
+/* ---- addresses ---------------------------------------------------------------------------------------- */
+
+struct cuda_weights cuda_derived_row(const struct cuda_program *p, int index)
 {
     char *start = p->block + p->derived_offset;
+    const struct cuda_derived *derived = &p->derived[index];
+    struct cuda_weights row = derived->shape;
+    const float *source[DERIVED_SOURCES] = {NULL};
+    for (int k = 0; k < DERIVED_SOURCES; k++)
+        if (derived->source[k] != NO_VALUE)
+            source[k] = (const float *)(void *)p->values[derived->source[k]].data;
+    row.src = source[0];
+    row.gamma = source[1];
+    row.beta = source[2];
+    row.mean = source[3];
+    row.var = source[4];
+    row.dst = start + derived->offset;
+    row.bias = (float *)(void *)(start + derived->bias_offset);
+    return row;
+}
+
+void cuda_derived_table(struct cuda_program *p)
+{
     for (int i = 0; i < p->n_derived; i++) {
-        const struct cuda_derived *derived = &p->derived[i];
-        struct cuda_weights row = derived->shape;
-        const float *source[DERIVED_SOURCES] = {NULL};
-        for (int k = 0; k < DERIVED_SOURCES; k++)
-            if (derived->source[k] != NO_VALUE)
-                source[k] = (const float *)(void *)p->values[derived->source[k]].data;
-        row.src = source[0];
-        row.gamma = source[1];
-        row.beta = source[2];
-        row.mean = source[3];
-        row.var = source[4];
-        row.dst = start + derived->offset;
-        row.bias = (float *)(void *)(start + derived->bias_offset);
-        memcpy(p->tables + p->derived_table + (size_t)derived->position * sizeof row, &row,
+        const struct cuda_weights row = cuda_derived_row(p, i);
+        memcpy(p->tables + p->derived_table + (size_t)p->derived[i].position * sizeof row, &row,
                sizeof row);
     }
 }
+
+/* ---- refreshing ---------------------------------------------------------------------------------------- */
 
 static const struct cuda_weights *table_at(const struct cuda_program *p, int position)
 {
@@ -105,10 +192,10 @@ enum der_status cuda_derived_refresh(struct cuda_program *p, cudaStream_t stream
 {
     if (p->n_derived_outside == 0)
         return DER_OK;
-    return cuda_check(p->base.be->ctx,
-                      cuda_derive_weights(table_at(p, 0), p->n_derived_outside, p->derived_rows,
-                                          cuda_of(p)->type, stream),
-                      "preparing weights");
+    return cuda_check(
+        p->base.be->ctx,
+        cuda_derive_weights(table_at(p, 0), p->n_derived_outside, p->derived_rows, p->type, stream),
+        "preparing weights");
 }
 
 enum der_status cuda_derived_refresh_one(struct cuda_program *p, int index, cudaStream_t stream)
@@ -116,12 +203,12 @@ enum der_status cuda_derived_refresh_one(struct cuda_program *p, int index, cuda
     const struct cuda_derived *derived = &p->derived[index];
     return cuda_check(p->base.be->ctx,
                       cuda_derive_weights(table_at(p, derived->position), 1,
-                                          derived->shape.k_stored, cuda_of(p)->type, stream),
+                                          derived->shape.k_stored, p->type, stream),
                       "preparing weights");
 }
 
 /* Versions only grow, so that their sum tells whether one has moved. */
-bool cuda_derived_is_stale(struct cuda_program *p)
+static uint64_t versions_of(const struct cuda_program *p)
 {
     uint64_t sum = 0;
     for (int i = 0; i < p->n_derived; i++)
@@ -130,8 +217,16 @@ bool cuda_derived_is_stale(struct cuda_program *p)
             if (source != NO_VALUE && p->values[source].slot.is_external)
                 sum += p->values[source].slot.span.buffer->version;
         }
-    bool stale = !p->derived_fresh || sum != p->derived_sum;
+    return sum;
+}
+
+bool cuda_derived_is_stale(const struct cuda_program *p)
+{
+    return !p->derived_fresh || versions_of(p) != p->derived_sum;
+}
+
+void cuda_derived_note(struct cuda_program *p)
+{
     p->derived_fresh = true;
-    p->derived_sum = sum;
-    return stale;
+    p->derived_sum = versions_of(p);
 }

@@ -137,7 +137,7 @@ enum der_status cuda_gemm_resolve(struct cuda_program *p, struct cuda_step *step
     if (!product->d.data)
         return DER_OK;
     const cublasComputeType_t compute =
-        cuda_of(p)->precision == PRECISION_F32 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_FAST_TF32;
+        p->precision == PRECISION_F32 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_FAST_TF32;
     const cublasOperation_t transpose_a = product->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t transpose_b = product->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     TRY(check(p,

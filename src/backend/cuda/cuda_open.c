@@ -135,11 +135,15 @@ static enum der_status cuda_open(struct der_ctx *ctx, const struct backend_optio
     struct cuda_backend *cuda = mem_zalloc(&ctx->mem, 1, sizeof *cuda);
     if (!cuda)
         return ctx_nomem(ctx);
-    cuda->base = (struct backend){.ops = &cuda_backend, .ctx = ctx};
+    cuda->base = (struct backend){
+        .ops = &cuda_backend, .ctx = ctx, .is_coarse = options->precision == PRECISION_BF16};
     cuda->device = options->device;
     cuda->precision = options->precision;
     cuda->deterministic = options->deterministic;
-    cuda->type = options->precision == PRECISION_BF16 ? CUDA_BF16 : CUDA_F32;
+    cuda->weights_apart = options->tuning.weights_apart;
+    cuda->n_side = options->tuning.side_streams;
+    if (cuda->n_side < 1 || cuda->n_side > CUDA_SIDE_STREAMS)
+        cuda->n_side = CUDA_SIDE_STREAMS;
     enum der_status status = start(cuda);
     if (status != DER_OK) {
         cuda_close(&cuda->base);

@@ -302,6 +302,19 @@ static cudaError_t run_mask_sparsity(struct cuda_program *p, const struct cuda_s
                               (double *)(void *)step_scratch(p, step), stream);
 }
 
+/* What a block takes of parameter i of an update. */
+static int64_t per_block(const struct cuda_program *p, const struct cuda_step *step, int i)
+{
+    return cuda_sgd_per_block(step->keeps[i] < 0 ? 0 : p->derived[step->keeps[i]].shape.area);
+}
+
+static int64_t n_blocks(const struct cuda_program *p, const struct cuda_step *step, int i,
+                        int64_t count)
+{
+    const int64_t each = per_block(p, step, i);
+    return (count + each - 1) / each;
+}
+
 static cudaError_t run_sgd(struct cuda_program *p, const struct cuda_step *step,
                            cudaStream_t stream)
 {
@@ -316,7 +329,7 @@ static cudaError_t run_sgd(struct cuda_program *p, const struct cuda_step *step,
                             .low = attr->low,
                             .high = attr->high};
     for (int i = 0; i < n; i++)
-        args.n_blocks += cuda_sgd_blocks(shape_count(step_in(p, step, 1 + 3 * i)->slot.shape));
+        args.n_blocks += n_blocks(p, step, i, shape_count(step_in(p, step, 1 + 3 * i)->slot.shape));
     return cuda_sgd(&args, stream);
 }
 
@@ -402,12 +415,12 @@ static void fill_masks(struct cuda_program *p, const struct cuda_step *step, cha
 
 static void fill_spans(struct cuda_program *p, const struct cuda_step *step, char *table)
 {
-    int64_t n_blocks = 0;
+    int64_t first_block = 0;
     for (int i = 0; i < (step->node.n_in - 1) / 3; i++) {
         const struct cuda_rows weight = in_rows(p, step, 1 + 3 * i);
         const struct cuda_rows gradient = in_rows(p, step, 2 + 3 * i);
         const struct cuda_rows velocity = in_rows(p, step, 3 + 3 * i);
-        const struct cuda_sgd_span span = {
+        struct cuda_sgd_span span = {
             .p = weight.data,
             .g = gradient.data,
             .v = velocity.data,
@@ -416,9 +429,17 @@ static void fill_spans(struct cuda_program *p, const struct cuda_step *step, cha
             .p_pitch = weight.pitch,
             .g_pitch = gradient.pitch,
             .v_pitch = velocity.pitch,
-            .first_block = n_blocks,
+            .first_block = first_block,
+            .per_block = per_block(p, step, i),
         };
-        n_blocks += cuda_sgd_blocks(span.count);
+        if (step->keeps[i] >= 0) {
+            const struct cuda_weights copy = cuda_derived_row(p, step->keeps[i]);
+            span.copy = copy.dst;
+            span.c = copy.c;
+            span.area = copy.area;
+            span.c_stored = copy.c_stored;
+        }
+        first_block += n_blocks(p, step, i, span.count);
         memcpy(table + (size_t)i * sizeof span, &span, sizeof span);
     }
 }

@@ -181,6 +181,10 @@ struct cuda_sgd_span {
     int64_t cols;                      /* of one row */
     int64_t p_pitch, g_pitch, v_pitch; /* from row to row; all equal to cols when dense */
     int64_t first_block;               /* blocks of all spans before it */
+    int64_t per_block;                 /* numbers that a block takes */
+    /* Weights [k, c, area]: where they are written in bf16 as [k, area, c_stored] too; NULL: nowhere. */
+    void *copy;
+    int64_t c, area, c_stored;
 };
 
 struct cuda_sgd {
@@ -191,7 +195,8 @@ struct cuda_sgd {
     float momentum, decay, gain, low, high;
 };
 cudaError_t cuda_sgd(const struct cuda_sgd *args, cudaStream_t stream);
-int64_t cuda_sgd_blocks(int64_t count);
+/* Numbers of a span that a block takes; area: 0 for one without a copy. 0: there can be no copy. */
+int64_t cuda_sgd_per_block(int64_t area);
 
 /* ---- feed.cu: FEED and TALLY ---------------------------------------------------------------------- */
 

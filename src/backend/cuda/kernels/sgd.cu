@@ -2,6 +2,9 @@
  * Stochastic gradient descent with momentum and decay, over any number of parameters in one launch.
  *
  *   v = momentum v + (g + decay p);  p = clamp(p - lr gain v, low, high)
+ *
+ * Weights of convolutions are also written as the next iteration wants them (layout.cu), from what is at hand:
+ * a launch of its own would read all of them again.
  */
 #include "backend/cuda/kernels/device.cuh"
 
@@ -36,12 +39,36 @@ __device__ static bool is_wide(const struct cuda_sgd_span &span)
     return dense && ((uintptr_t)span.p | (uintptr_t)span.g | (uintptr_t)span.v) % 16 == 0;
 }
 
+/* Two neighbouring channels in one word, or one by one. room: the new weights [c, area] from `first` on. */
+__device__ static void write_copy(const struct cuda_sgd_span &span, const float *room,
+                                  int64_t first, int64_t last)
+{
+    const unsigned area = (unsigned)span.area;
+    const unsigned c = (unsigned)span.c;
+    const unsigned begin = (unsigned)(first / span.area); /* the first row of `area` numbers */
+    const unsigned n = (unsigned)((last - first) / span.area);
+    const unsigned width = c % 2 == 0 ? 2 : 1;
+    for (unsigned i = width * threadIdx.x; i < n; i += width * BLOCK_THREADS) {
+        const unsigned k = (begin + i) / c;
+        bf16 *dst = (bf16 *)span.copy + k * span.area * span.c_stored + (begin + i) % c;
+        const float *src = room + i * area;
+        for (unsigned at = 0; at < area; at++, dst += span.c_stored) {
+            if (width == 2)
+                *(__nv_bfloat162 *)dst = __floats2bfloat162_rn(src[at], src[area + at]);
+            else
+                *dst = __float2bfloat16(src[at]);
+        }
+    }
+}
+
 __global__ void sgd_kernel(const struct cuda_sgd args)
 {
+    __shared__ __align__(16) float room[PER_BLOCK];
     const struct cuda_sgd_span span = args.spans[span_of(args, blockIdx.x)];
     const float step = *args.lr * args.gain;
-    const int64_t first = (blockIdx.x - span.first_block) * PER_BLOCK;
-    const int64_t last = first + PER_BLOCK < span.count ? first + PER_BLOCK : span.count;
+    const int64_t first = (blockIdx.x - span.first_block) * span.per_block;
+    const int64_t last =
+        first + span.per_block < span.count ? first + span.per_block : span.count;
     int64_t i = first;
     if (is_wide(span)) {
         const int64_t whole = first + (last - first) / 4 * 4;
@@ -55,20 +82,29 @@ __global__ void sgd_kernel(const struct cuda_sgd args)
             update(args, step, &p.w, g.w, &v.w);
             *(float4 *)(span.p + at) = p;
             *(float4 *)(span.v + at) = v;
+            *(float4 *)(room + (at - first)) = p;
         }
         i = whole;
     }
     for (i += threadIdx.x; i < last; i += BLOCK_THREADS) {
         const int64_t row = i / span.cols;
         const int64_t col = i % span.cols;
-        update(args, step, span.p + row * span.p_pitch + col, span.g[row * span.g_pitch + col],
-               span.v + row * span.v_pitch + col);
+        float *p = span.p + row * span.p_pitch + col;
+        update(args, step, p, span.g[row * span.g_pitch + col], span.v + row * span.v_pitch + col);
+        room[i - first] = *p;
     }
+    if (!span.copy)
+        return;
+    __syncthreads();
+    write_copy(span, room, first, last);
 }
 
-int64_t cuda_sgd_blocks(int64_t count)
+/* Whole kernels, in even numbers of 16 bytes. */
+int64_t cuda_sgd_per_block(int64_t area)
 {
-    return (count + PER_BLOCK - 1) / PER_BLOCK;
+    if (area == 0)
+        return PER_BLOCK;
+    return PER_BLOCK / area / 32 * 32 * area;
 }
 
 cudaError_t cuda_sgd(const struct cuda_sgd *args, cudaStream_t stream)
