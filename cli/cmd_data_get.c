@@ -1,16 +1,14 @@
 /*
  * `der data get`: a data set from its publishers.
  */
-#include "cmd_data.h"
 #include "options.h"
 #include "progress.h"
 #include "running.h"
+#include "style.h"
 
 #include <der/data_tools.h>
 
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 static const double MEGABYTE = 1e6;
 static const double REDRAW_SECONDS = 0.1;
@@ -24,25 +22,47 @@ struct request {
     struct progress progress;
 };
 
-enum { N_OPTIONS = 8, STALL_SECONDS = 30, RETRIES = 5 };
+static const struct request defaults = {.get = {.stall_seconds = 30}, .retries = 5};
 
-static void list_options(struct request *r, struct option options[N_OPTIONS])
-{
-    const struct option table[N_OPTIONS] = {
-        {"NAME", OPTION_WORD, "", "cifar100, cifar10 or fashion-mnist", &r->get.name},
-        {"DIR", OPTION_WORD, "", "folder to put it in; made if it is not there", &r->get.folder},
-        {"list", OPTION_FLAG, "", "show what can be had: sizes, sources, licences", &r->list},
-        {"url", OPTION_TEXT, "URL", "another address of the same files: http, https or file",
-         &r->get.url},
-        {"checksum", OPTION_TEXT, "md5:HEX|sha256:HEX",
-         "of another file than the published one, with --url", &r->get.checksum},
-        {"timeout", OPTION_INT, "SECONDS", "without a byte, then a connection is tried anew (30)",
-         &r->get.stall_seconds},
-        {"retries", OPTION_INT, "N", "connections in a row that may fail (5)", &r->retries},
-        {"quiet", OPTION_FLAG, "", "no progress and no word of success", &r->quiet},
-    };
-    memcpy(options, table, sizeof table);
-}
+static const struct option options[] = {
+    {.name = "NAME",
+     .type = OPTION_WORD,
+     .kind = KIND_DOWNLOAD,
+     .help = "the data set, as `--list` shows them",
+     .at = AT(get.name)},
+    {.name = "DIR",
+     .type = OPTION_WORD,
+     .kind = KIND_FOLDER,
+     .help = "folder to put it in; made if it is not there",
+     .at = AT(get.folder)},
+    {.name = "list",
+     .type = OPTION_FLAG,
+     .help = "show what can be had: sizes, sources, licences",
+     .at = AT(list)},
+    {.name = "url",
+     .argument = "URL",
+     .help = "another address of the same files: http, https or file",
+     .more = "For a data set of several files, or with a slash at the end, the address of their "
+             "folder.",
+     .at = AT(get.url)},
+    {.name = "checksum",
+     .argument = "md5:HEX|sha256:HEX",
+     .help = "checksum of another file than the published one, with `--url`",
+     .more = "Such as an archive packed anew.",
+     .at = AT(get.checksum)},
+    {.name = "timeout",
+     .type = OPTION_INT,
+     .argument = "SECONDS",
+     .help = "after so long without a byte a connection is tried anew (30)",
+     .at_least = 1,
+     .at = AT(get.stall_seconds)},
+    {.name = "retries",
+     .type = OPTION_INT,
+     .argument = "N",
+     .help = "connections in a row that may bring nothing (5)",
+     .at = AT(retries)},
+    QUIET_ROW(quiet, "show no progress and no word of success"),
+};
 
 static enum exit_code list_offers(struct der_ctx *ctx)
 {
@@ -109,40 +129,48 @@ static enum exit_code check_request(const struct request *r)
     if (r->list)
         return r->get.name ? fail(EXIT_USAGE, "--list wants no name") : EXIT_OK;
     if (!r->get.name || !r->get.folder)
-        return fail(EXIT_USAGE, "'der data get' wants a NAME and a DIR; see 'der data get --help'");
+        return fail(EXIT_USAGE, "'der data get' wants a NAME and a DIR; see 'der help data get'");
     if (r->get.checksum && !r->get.url)
         return fail(EXIT_USAGE, "--checksum wants --url, the file that it is of");
-    if (r->get.stall_seconds < 1 || r->retries < 0)
-        return fail(EXIT_USAGE, "--timeout wants 1 or more, --retries 0 or more");
     return EXIT_OK;
 }
 
-enum exit_code data_get(int argc, char **argv)
+static enum exit_code run(void *user)
 {
-    struct request r = {.get = {.stall_seconds = STALL_SECONDS}, .retries = RETRIES};
-    struct option options[N_OPTIONS];
-    list_options(&r, options);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("usage: der data get NAME DIR [OPTIONS]\n       der data get --list\n\n");
-        options_print(options, N_OPTIONS);
-        return EXIT_OK;
-    }
-    enum exit_code code = options_parse(options, N_OPTIONS, argc, argv);
-    if (code == EXIT_OK)
-        code = check_request(&r);
+    struct request *r = user;
+    enum exit_code code = check_request(r);
     if (code != EXIT_OK)
         return code;
-    r.is_terminal = isatty(STDERR_FILENO);
-    r.get.retries = r.retries > 0 ? r.retries : -1;
-    r.get.progress = show_progress;
-    r.get.cancelled = running_is_interrupted;
-    r.get.user = &r;
+    r->is_terminal = style_is_terminal(stderr);
+    r->get.retries = r->retries > 0 ? r->retries : -1;
+    r->get.progress = show_progress;
+    r->get.cancelled = running_is_interrupted;
+    r->get.user = r;
     struct der_ctx *ctx;
     enum der_status status = der_ctx_new(NULL, &ctx);
     if (status != DER_OK)
         return fail_status(NULL, status);
     running_catch_interrupts();
-    code = r.list ? list_offers(ctx) : get(ctx, &r);
+    code = r->list ? list_offers(ctx) : get(ctx, r);
     der_ctx_free(ctx);
     return code;
 }
+
+const struct command command_data_get = {
+    .name = "data get",
+    .usage = "NAME DIR [OPTIONS]\n--list",
+    .summary = "download a data set, check it and unpack it",
+    .about = "Downloads a data set (cifar100, cifar10 or fashion-mnist) from its publishers into "
+             "DIR, checks it against its checksum "
+             "and unpacks it. "
+             "Nothing appears under its name before it is whole. A download that was broken off, "
+             "by an error, a "
+             "full disk or an interrupt (Ctrl-C), is continued by the same command; a data set "
+             "that is there "
+             "already is recognised. On a terminal, progress is shown. Proxies are taken from the "
+             "environment "
+             "(`https_proxy`, `http_proxy`, `no_proxy`).",
+    TAKES(options),
+    .defaults = &defaults,
+    .run = run,
+};

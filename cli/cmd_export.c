@@ -1,50 +1,61 @@
 /*
  * `der export`: a model in a format that other programs read.
  */
-#include "cli.h"
 #include "options.h"
 
 #include <der/exchange.h>
 
-#include <stdio.h>
-#include <string.h>
+/* What the command line fills in. */
+struct request {
+    const char *model, *onnx;
+    struct der_onnx_options options;
+};
 
-enum { N_OPTIONS = 3 };
+static const struct option options[] = {
+    {.name = "MODEL",
+     .type = OPTION_WORD,
+     .kind = KIND_FILE,
+     .help = "the model file: `model.safetensors` of a run",
+     .required = true,
+     .at = AT(model)},
+    {.name = "onnx",
+     .kind = KIND_FILE,
+     .argument = "FILE",
+     .help = "write it as an ONNX file",
+     .required = true,
+     .at = AT(onnx)},
+    {.name = "pixels",
+     .type = OPTION_FLAG,
+     .help = "the file takes bytes 0 to 255 and normalises them itself",
+     .more = "Its input is then uint8, as [image, channel, row, column].",
+     .at = AT(options.pixels)},
+};
 
-static enum exit_code run(const char *model, const char *onnx,
-                          const struct der_onnx_options *options)
+static enum exit_code run(void *user)
 {
+    const struct request *r = user;
     struct der_ctx *ctx;
     enum der_status status = der_ctx_new(NULL, &ctx);
     if (status != DER_OK)
         return fail_status(NULL, status);
-    status = der_export_onnx(ctx, model, onnx, options);
+    status = der_export_onnx(ctx, r->model, r->onnx, &r->options);
     enum exit_code code = status == DER_OK ? EXIT_OK : fail_status(ctx, status);
     der_ctx_free(ctx);
     return code;
 }
 
-enum exit_code cmd_export(int argc, char **argv)
-{
-    const char *model = NULL;
-    const char *onnx = NULL;
-    struct der_onnx_options options = {.pixels = false};
-    const struct option table[N_OPTIONS] = {
-        {"MODEL", OPTION_WORD, "", "the model: model.safetensors of a run", &model},
-        {"onnx", OPTION_TEXT, "FILE", "write it as an ONNX file", &onnx},
-        {"pixels", OPTION_FLAG, "", "the file takes bytes 0 to 255 and normalises them itself",
-         &options.pixels},
-    };
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("usage: der export MODEL --onnx FILE [OPTIONS]\n\n");
-        options_print(table, N_OPTIONS);
-        return EXIT_OK;
-    }
-    enum exit_code code = options_parse(table, N_OPTIONS, argc, argv);
-    if (code != EXIT_OK)
-        return code;
-    if (!model || !onnx)
-        return fail(EXIT_USAGE, "%s is missing; see 'der export --help'",
-                    model ? "--onnx" : "the model");
-    return run(model, onnx, &options);
-}
+const struct command command_export = {
+    .name = "export",
+    .usage = "MODEL --onnx FILE [OPTIONS]",
+    .summary = "write a model for other programs: ONNX",
+    .about = "Writes a model for other programs. An old file is replaced whole or not at all; the "
+             "same model gives "
+             "the same bytes.\n"
+             "ONNX files (opset 13) have batch norm folded into the convolutions and take any "
+             "number of images at a "
+             "time: input `image`, float32, normalised as the metadata say, outputs `logits` and "
+             "`probabilities`. "
+             "Names of the classes, temperature, normalisation and provenance are in the metadata.",
+    TAKES(options),
+    .run = run,
+};

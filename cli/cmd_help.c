@@ -1,38 +1,68 @@
 /*
- * `der help`: the list of commands, or one command. All of the text comes from the table.
+ * `der help`: the commands, one command, the settings; or the whole manual.
  */
-#include "cli.h"
+#include "help.h"
+#include "manual.h"
+#include "options.h"
 
-#include <stdio.h>
+#include <string.h>
 
-static void print_overview(void)
+/* What the command line fills in. */
+struct request {
+    struct option_words words;
+    const char *manual;
+};
+
+static const struct option options[] = {
+    {.name = "COMMAND",
+     .type = OPTION_WORDS,
+     .kind = KIND_COMMAND,
+     .help = "a command, such as `train` or `data get`; or `settings`",
+     .at = AT(words)},
+    {.name = "manual",
+     .kind = KIND_FOLDER,
+     .argument = "DIR",
+     .help = "write the pages of the manual to DIR",
+     .more = "They are those that are installed.",
+     .at = AT(manual)},
+};
+
+static enum exit_code run(void *user)
 {
-    printf("usage: der COMMAND [ARGUMENTS]\n"
-           "       der --help | --version\n"
-           "\n"
-           "Class-incremental learning: train a classifier whose classes arrive over time.\n"
-           "\n"
-           "Commands:\n");
-    for (int i = 0; i < n_commands; i++)
-        printf("  %-10s %s\n", commands[i].name, commands[i].summary);
-    printf("\n"
-           "Exit status: 0 success, 1 the run failed, 2 wrong usage, 3 bad data,\n"
-           "4 device missing or failed.\n");
-}
-
-enum exit_code cmd_help(int argc, char **argv)
-{
-    if (argc > 2)
-        return fail_unexpected_argument("help", argv[2]);
-    if (argc < 2) {
-        print_overview();
+    const struct request *request = user;
+    char *const *words = request->words.word;
+    int n = request->words.n;
+    if (request->manual)
+        return manual_write(request->manual);
+    if (n == 1 && strcmp(words[0], "settings") == 0)
+        return help_settings();
+    if (n == 0) {
+        help_overview();
         return EXIT_OK;
     }
-
-    const struct command *command = command_find(argv[1]);
+    const struct command *command = command_find(words[0]);
     if (!command)
-        return fail_unknown_command(argv[1]);
-    printf("usage: der %s%s%s\n\n", command->name, command->usage[0] ? " " : "", command->usage);
-    printf("%s\n%s", command->summary, command->details);
+        return fail_unknown_command(words[0]);
+    int used = 1;
+    if (command->parts && n > used) {
+        const struct command *part = command_part(command, words[used++]);
+        if (!part)
+            return fail_unknown_part(command, words[1]);
+        command = part;
+    }
+    if (n > used)
+        return fail(EXIT_USAGE, "unexpected argument '%s'; see 'der help help'", words[used]);
+    help_command(command);
     return EXIT_OK;
 }
+
+const struct command command_help = {
+    .name = "help",
+    .usage = "[COMMAND]\nsettings\n--manual DIR",
+    .summary = "list the commands, or describe one",
+    .about =
+        "Lists the commands and the exit codes; with a COMMAND, what it takes, as `der` COMMAND "
+        "`--help` does; with `settings`, everything that `--set` can change.",
+    TAKES(options),
+    .run = run,
+};

@@ -1,16 +1,58 @@
 /*
  * `der import`: weights that others have trained, for a first extractor to begin with.
  */
-#include "cli.h"
 #include "options.h"
 
 #include <der/exchange.h>
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
-enum { N_OPTIONS = 6 };
+/* What the command line fills in. */
+struct request {
+    const char *path;
+    struct der_import_options import;
+    bool quiet;
+};
+
+static const struct request defaults = {
+    .import = {.network = "resnet18", .width = 1.0, .channels = 3}};
+
+static const struct option options[] = {
+    {.name = "FILE",
+     .type = OPTION_WORD,
+     .kind = KIND_FILE,
+     .help = "safetensors file with torchvision's names",
+     .required = true,
+     .at = AT(path)},
+    {.name = "network",
+     .kind = KIND_NETWORK,
+     .argument = "NAME",
+     .help = "network that the weights are for, as `der nets` lists them (resnet18)",
+     .at = AT(import.network)},
+    {.name = "width",
+     .type = OPTION_NUMBER,
+     .argument = "F",
+     .help = "factor on the channels of the network (1)",
+     .at = AT(import.width)},
+    {.name = "channels",
+     .type = OPTION_INT,
+     .argument = "N",
+     .help = "channels of the images (3)",
+     .at = AT(import.channels)},
+    {.name = "prefix",
+     .argument = "TEXT",
+     .help = "what the names begin with, where the file holds several networks",
+     .at = AT(import.prefix)},
+    {.name = "out",
+     .letter = 'o',
+     .kind = KIND_FILE,
+     .argument = "WEIGHTS",
+     .help = "write what is needed of it, as float32",
+     .more = "The names have no prefix then.",
+     .at = AT(import.out)},
+    QUIET_ROW(quiet, "say nothing where all is well"),
+};
 
 static void show(const char *path, const char *network, const char *out,
                  const struct der_import_result *r)
@@ -23,46 +65,34 @@ static void show(const char *path, const char *network, const char *out,
         printf("%s: written; 'der train --init %s' begins with it\n", out, out);
 }
 
-static enum exit_code run(const char *path, const struct der_import_options *options)
+static enum exit_code run(void *user)
 {
+    const struct request *r = user;
     struct der_import_result result;
     struct der_ctx *ctx;
     enum der_status status = der_ctx_new(NULL, &ctx);
     if (status != DER_OK)
         return fail_status(NULL, status);
-    status = der_import(ctx, path, options, &result);
-    enum exit_code code = EXIT_OK;
-    if (status == DER_OK)
-        show(path, options->network, options->out, &result);
-    else
-        code = fail_status(ctx, status);
+    status = der_import(ctx, r->path, &r->import, &result);
+    enum exit_code code = status == DER_OK ? EXIT_OK : fail_status(ctx, status);
+    if (status == DER_OK && !r->quiet)
+        show(r->path, r->import.network, r->import.out, &result);
     der_ctx_free(ctx);
     return code;
 }
 
-enum exit_code cmd_import(int argc, char **argv)
-{
-    const char *path = NULL;
-    struct der_import_options options = {.network = "resnet18", .width = 1.0, .channels = 3};
-    const struct option table[N_OPTIONS] = {
-        {"FILE", OPTION_WORD, "", "safetensors file with torchvision's names", &path},
-        {"network", OPTION_TEXT, "NAME", "that it is for, as 'der nets' lists them (resnet18)",
-         &options.network},
-        {"width", OPTION_NUMBER, "F", "factor on the channels of the network (1)", &options.width},
-        {"channels", OPTION_INT, "N", "of the images (3)", &options.channels},
-        {"prefix", OPTION_TEXT, "TEXT", "of the names, where the file holds several networks",
-         &options.prefix},
-        {"out", OPTION_TEXT, "WEIGHTS", "write what is needed of it, as float32", &options.out},
-    };
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("usage: der import FILE [OPTIONS]\n\n");
-        options_print(table, N_OPTIONS);
-        return EXIT_OK;
-    }
-    enum exit_code code = options_parse(table, N_OPTIONS, argc, argv);
-    if (code != EXIT_OK)
-        return code;
-    if (!path)
-        return fail(EXIT_USAGE, "the file is missing; see 'der import --help'");
-    return run(path, &options);
-}
+const struct command command_import = {
+    .name = "import",
+    .usage = "FILE [OPTIONS]",
+    .summary = "check weights that others trained, to begin with",
+    .about = "Looks in a safetensors file for the weights of a residual network with torchvision's "
+             "names, which may "
+             "stand behind a prefix, and says what was found. All of its tensors must be there, "
+             "with the right "
+             "shapes; floats of 16, 32 and 64 bits are read; a head and counters of batches are "
+             "left aside. "
+             "`der train --init` FILE begins with such a file as it is.",
+    TAKES(options),
+    .defaults = &defaults,
+    .run = run,
+};

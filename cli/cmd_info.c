@@ -1,12 +1,11 @@
 /*
  * `der info`: a model, a run or a preset described.
  */
-#include "cli.h"
-#include "loading.h"
 #include "options.h"
 #include "text.h"
 
 #include <der/inspect.h>
+#include <der/model.h>
 
 #include <inttypes.h>
 #include <math.h>
@@ -22,19 +21,21 @@ struct request {
     bool json;
 };
 
-enum { N_OPTIONS = 4 };
-
-static void list_options(struct request *r, struct option options[N_OPTIONS])
-{
-    const struct option table[N_OPTIONS] = {
-        {"MODEL|RUN", OPTION_WORD, "", "a model file, or the folder of a run", &r->path},
-        {"preset", OPTION_TEXT, "NAME", "the network and the steps of a preset instead",
-         &r->preset},
-        {"set", OPTION_TEXTS, "KEY=VALUE", "change a setting of the preset", &r->set},
-        {"json", OPTION_FLAG, "", "everything, as a JSON object", &r->json},
-    };
-    memcpy(options, table, sizeof table);
-}
+static const struct option options[] = {
+    {.name = "MODEL|RUN",
+     .type = OPTION_WORD,
+     .kind = KIND_FILE,
+     .help = "a model file, or the folder of a run",
+     .at = AT(path)},
+    {.name = "preset",
+     .kind = KIND_PRESET,
+     .argument = "NAME",
+     .help = "the network and the steps of a preset instead",
+     .more = "Its settings are shown by `der presets`.",
+     .at = AT(preset)},
+    SET_ROW(set, "change a setting of the preset"),
+    JSON_ROW(json, "everything, as a JSON object"),
+};
 
 enum { LABEL_COLUMN = 16 };
 
@@ -330,11 +331,17 @@ static bool is_folder(const char *path)
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-static enum exit_code run(const struct request *r)
+static enum exit_code run(void *user)
 {
-    struct der_ctx_options options = {.log = show_warning};
+    const struct request *r = user;
+    if (!r->path == !r->preset)
+        return fail(EXIT_USAGE, "MODEL, RUN or --preset NAME is wanted, one of them");
+    if (r->set.n > 0 && !r->preset)
+        return fail(EXIT_USAGE, "--set goes with --preset NAME");
+
+    struct der_ctx_options ctx_options = {.log = show_warning};
     struct der_ctx *ctx;
-    enum der_status status = der_ctx_new(&options, &ctx);
+    enum der_status status = der_ctx_new(&ctx_options, &ctx);
     if (status != DER_OK)
         return fail_status(NULL, status);
     if (r->preset)
@@ -346,22 +353,16 @@ static enum exit_code run(const struct request *r)
     return code;
 }
 
-enum exit_code cmd_info(int argc, char **argv)
-{
-    struct request request = {0};
-    struct option options[N_OPTIONS];
-    list_options(&request, options);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("usage: der info MODEL|RUN|--preset NAME [OPTIONS]\n\n");
-        options_print(options, N_OPTIONS);
-        return EXIT_OK;
-    }
-    enum exit_code code = options_parse(options, N_OPTIONS, argc, argv);
-    if (code != EXIT_OK)
-        return code;
-    if (!request.path == !request.preset)
-        return fail(EXIT_USAGE, "MODEL, RUN or --preset NAME is wanted, one of them");
-    if (request.set.n > 0 && !request.preset)
-        return fail(EXIT_USAGE, "--set goes with --preset NAME");
-    return run(&request);
-}
+const struct command command_info = {
+    .name = "info",
+    .usage = "MODEL|RUN [OPTIONS]\n--preset NAME [OPTIONS]",
+    .summary = "describe a model, a run or a preset",
+    .about =
+        "Describes a model file (classes by step, extractors with every width, parameters, images, "
+        "normalisation, temperature, what made it), the folder of a run (how far it is, whether a "
+        "process works "
+        "on it, accuracies, settings), or what the network and the steps of a preset amount to, "
+        "layer by layer.",
+    TAKES(options),
+    .run = run,
+};

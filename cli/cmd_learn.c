@@ -1,7 +1,6 @@
 /*
  * `der learn`: adds the classes of an image folder to a model.
  */
-#include "cli.h"
 #include "options.h"
 #include "progress.h"
 #include "running.h"
@@ -12,76 +11,137 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* What the flags fill in. */
-struct flags {
+/* What the command line fills in. */
+struct request {
     struct der_learn_options learn;
     struct der_model_options model;
-    const char *path, *data, *class_list, *target_params, *precision, *bad_images;
+    const char *path, *data, *class_list, *target_params;
     double validation;
     int threads, seed;
     bool quiet, json;
     struct progress progress;
 };
 
-enum { N_OPTIONS = 21 };
+static const struct request defaults = {
+    .learn = {.bad_images = DER_BAD_IMAGES_SKIP}, .threads = 2, .seed = 1, .validation = 0.2};
 
-static void list_options(struct flags *f, struct option options[N_OPTIONS])
-{
-    const struct option table[N_OPTIONS] = {
-        {"MODEL", OPTION_WORD, "", "the model file; made if it is not there", &f->path},
-        {"new", OPTION_TEXT, "DIR", "folder with a folder of pictures for every class", &f->data},
-        {"class-list", OPTION_TEXT, "FILE", "learn the classes named in FILE alone, one a line",
-         &f->class_list},
-        {"arch", OPTION_TEXT, "NAME",
-         "network of a new model, as 'der nets' lists them (by the pictures)", &f->learn.network},
-        {"width", OPTION_NUMBER, "X", "factor on the channels of a new model (1)", &f->learn.width},
-        {"image-size", OPTION_INT, "N", "side of the images of a new model (by the pictures)",
-         &f->learn.image_size},
-        {"epochs", OPTION_INT, "N", "epochs of the new extractor (by the number of pictures)",
-         &f->learn.epochs},
-        {"classifier-epochs", OPTION_INT, "N", "epochs of the classifier (30)",
-         &f->learn.classifier_epochs},
-        {"batch", OPTION_INT, "N", "pictures of a batch (by their number)", &f->learn.batch},
-        {"lr", OPTION_NUMBER, "X", "learning rate (0.02; 0.05 with batches above 32)",
-         &f->learn.lr},
-        {"memory", OPTION_INT, "N", "pictures of every class kept with the model (as before; 20)",
-         &f->learn.memory},
-        {"validation", OPTION_NUMBER, "F",
-         "share of each class held out where DIR has no val or test (0.2)", &f->validation},
-        {"target-params", OPTION_TEXT, "N",
-         "wanted parameters of the new extractor: 90000, 90k (as before; a third)",
-         &f->target_params},
-        {"seed", OPTION_INT, "N", "seed of everything random (1)", &f->seed},
-        {"bad-images", OPTION_TEXT, "skip|stop",
-         "what to do with pictures that do not decode (skip)", &f->bad_images},
-        {"device", OPTION_TEXT, "NAME", "back end, as 'der --version' lists them (the fastest)",
-         &f->model.backend},
-        {"precision", OPTION_TEXT, "f32|tf32|bf16", "of convolutions; the CPU has f32 only (f32)",
-         &f->precision},
-        {"threads", OPTION_INT, "N", "compute threads; results depend on it (2)", &f->threads},
-        {"loaders", OPTION_INT, "N", "threads that prepare batches (1)", &f->learn.loader_threads},
-        {"json", OPTION_FLAG, "", "tell the result as JSON", &f->json},
-        {"quiet", OPTION_FLAG, "", "no progress, only the result", &f->quiet},
-    };
-    memcpy(options, table, sizeof table);
-}
+static const struct option options[] = {
+    {.name = "MODEL",
+     .type = OPTION_WORD,
+     .kind = KIND_FILE,
+     .help = "the model file; made if it is not there",
+     .required = true,
+     .at = AT(path)},
+    {.name = "new",
+     .kind = KIND_FOLDER,
+     .argument = "DIR",
+     .help = "folder with a folder of pictures for every class",
+     .more = "Or any other data set, as `der train` takes it.",
+     .required = true,
+     .at = AT(data)},
+    {.name = "class-list",
+     .kind = KIND_FILE,
+     .argument = "FILE",
+     .help = "learn the classes named in FILE alone, one a line",
+     .at = AT(class_list)},
+    {.name = "arch",
+     .kind = KIND_NETWORK,
+     .argument = "NAME",
+     .help = "network of a new model, as `der nets` lists them (by the pictures)",
+     .more = "It is chosen by size and number of the pictures.",
+     .at = AT(learn.network)},
+    {.name = "width",
+     .type = OPTION_NUMBER,
+     .argument = "X",
+     .help = "factor on the channels of a new model (1)",
+     .at = AT(learn.width)},
+    {.name = "image-size",
+     .type = OPTION_INT,
+     .argument = "N",
+     .help = "side of the images of a new model (by the pictures)",
+     .more = "That of square pictures up to 64 x 64, else 48 for up to 5,000 pictures, 128 for up "
+             "to 50,000, 224 "
+             "for more, but no more than the pictures have.",
+     .at = AT(learn.image_size)},
+    {.name = "epochs",
+     .type = OPTION_INT,
+     .argument = "N",
+     .help = "epochs of the new extractor (by the number of pictures)",
+     .more = "24,000 over that number, 20 to 100.",
+     .at = AT(learn.epochs)},
+    {.name = "classifier-epochs",
+     .type = OPTION_INT,
+     .argument = "N",
+     .help = "epochs of the classifier that is trained anew (30)",
+     .more = "Or those of the extractor, where they are fewer.",
+     .at = AT(learn.classifier_epochs)},
+    {.name = "batch",
+     .type = OPTION_INT,
+     .argument = "N",
+     .help = "pictures of a batch (by their number)",
+     .more = "An eighth of all as a power of two, 16 to 128.",
+     .at = AT(learn.batch)},
+    {.name = "lr",
+     .type = OPTION_NUMBER,
+     .argument = "X",
+     .help = "learning rate (0.02; 0.05 with batches above 32)",
+     .more = "What extractor and classifier begin with; batches below 16 take proportionally less.",
+     .at = AT(learn.lr)},
+    {.name = "memory",
+     .type = OPTION_INT,
+     .argument = "N",
+     .help = "pictures of every class kept with the model (as before; 20)",
+     .more = "They are trained on again; at most as many are kept to test with.",
+     .at = AT(learn.memory)},
+    {.name = "validation",
+     .type = OPTION_NUMBER,
+     .argument = "F",
+     .help = "share of each class held out where DIR has no val or test (0.2)",
+     .more = "With 0, none.",
+     .at = AT(validation)},
+    {.name = "target-params",
+     .argument = "N",
+     .help = "wanted parameters of the new extractor: 90000, 90k (as before; a third)",
+     .more = "A third of the unpruned ones.",
+     .at = AT(target_params)},
+    {.name = "seed",
+     .type = OPTION_INT,
+     .argument = "N",
+     .help = "seed of everything random (1)",
+     .at = AT(seed)},
+    {.name = "bad-images",
+     .type = OPTION_CHOICE,
+     .choices = BAD_IMAGE_WORDS,
+     .help = "what to do with pictures that do not decode (skip)",
+     .more = "Those that are skipped are named. A class without a single picture that can be read "
+             "is an error in "
+             "either case.",
+     .at = AT(learn.bad_images)},
+    DEVICE_ROW(model.backend),
+    PRECISION_ROW(model.precision),
+    THREADS_ROW(threads),
+    LOADERS_ROW(learn.loader_threads),
+    {.name = "json",
+     .type = OPTION_FLAG,
+     .help = "tell the result as a JSON object",
+     .more = "What was not measured is null.",
+     .at = AT(json)},
+    QUIET_ROW(quiet, "show no progress, only the result"),
+};
 
 static void show_progress(void *user, const struct der_progress *progress)
 {
-    struct flags *f = user;
+    struct request *f = user;
     if (!f->quiet)
         progress_show(&f->progress, progress);
 }
 
 static void show_log(void *user, enum der_log_level level, const char *text)
 {
-    struct flags *f = user;
-    if (level > DER_LOG_WARNING)
-        return;
+    struct request *f = user;
     progress_end(&f->progress);
-    (void)fprintf(stderr, "der: warning: %s\n", text);
+    show_warning(user, level, text);
 }
 
 static const char *plural(int64_t n, const char *one, const char *many)
@@ -102,7 +162,7 @@ static void show_accuracy(const char *what, double before, double after, int64_t
            plural(n, "picture", "pictures"));
 }
 
-static void show_report(const struct flags *f, const struct der_learn_report *r)
+static void show_report(const struct request *f, const struct der_learn_report *r)
 {
     printf("%s knows %d classes: %d new, %d joined by new pictures\n", f->path, r->n_classes,
            r->new_classes, r->joined_classes);
@@ -147,7 +207,7 @@ static void show_json(const struct der_learn_report *r)
            r->params, r->params_total, r->seconds);
 }
 
-static enum exit_code learn(struct der_ctx *ctx, struct flags *f)
+static enum exit_code learn(struct der_ctx *ctx, struct request *f)
 {
     struct der_learn_report report;
     struct der_data *data;
@@ -167,11 +227,11 @@ static enum exit_code learn(struct der_ctx *ctx, struct flags *f)
     return EXIT_OK;
 }
 
-static enum exit_code run(struct flags *f)
+static enum exit_code start(struct request *f)
 {
-    struct der_ctx_options options = {.threads = f->threads, .log = show_log, .log_user = f};
+    struct der_ctx_options ctx_options = {.threads = f->threads, .log = show_log, .log_user = f};
     struct der_ctx *ctx;
-    enum der_status status = der_ctx_new(&options, &ctx);
+    enum der_status status = der_ctx_new(&ctx_options, &ctx);
     if (status != DER_OK)
         return fail_status(NULL, status);
     enum exit_code code = learn(ctx, f);
@@ -179,30 +239,14 @@ static enum exit_code run(struct flags *f)
     return code;
 }
 
-static enum exit_code read_words(struct flags *f)
+/* Everything that needs more than a place to be put. */
+static enum exit_code check(struct request *f)
 {
-    static const char *const bad_images[] = {"stop", "skip"};
-    int bad = running_choose("learn", "bad-images", f->bad_images, bad_images, 2);
-    if (bad < 0 || !running_precision("learn", f->precision, &f->model.precision))
-        return EXIT_USAGE;
-    f->learn.bad_images = bad ? DER_BAD_IMAGES_SKIP : DER_BAD_IMAGES_STOP;
     if (f->target_params && !running_count(f->target_params, &f->learn.target_params))
         return fail(EXIT_USAGE,
                     "--target-params wants a number such as 90000, 90k or 0.9M, not '%s'",
                     f->target_params);
-    return EXIT_OK;
-}
-
-static enum exit_code check(struct flags *f)
-{
-    if (!f->path || !f->data)
-        return fail(EXIT_USAGE, "%s is missing; see 'der learn --help'",
-                    f->path ? "--new" : "MODEL");
-    if (f->threads < 1 || f->seed < 0 || f->learn.epochs < 0 || f->learn.classifier_epochs < 0 ||
-        f->learn.batch < 0 || f->learn.memory < 0 || f->learn.image_size < 0 ||
-        f->learn.width < 0.0 || f->learn.lr < 0.0 || f->learn.loader_threads < 0)
-        return fail(EXIT_USAGE, "--threads wants 1 or more, the other numbers 0 or more");
-    if (!(f->validation >= 0.0 && f->validation < 1.0))
+    if (f->validation >= 1.0)
         return fail(EXIT_USAGE, "--validation wants a share from 0 up to, but not including, 1");
     f->learn.validation = f->validation > 0.0 ? f->validation : -1.0;
     f->learn.seed = (uint64_t)f->seed;
@@ -212,24 +256,43 @@ static enum exit_code check(struct flags *f)
     return EXIT_OK;
 }
 
-enum exit_code cmd_learn(int argc, char **argv)
+static enum exit_code run(void *user)
 {
-    struct flags f = {
-        .precision = "f32", .bad_images = "skip", .threads = 2, .seed = 1, .validation = 0.2};
-    struct option options[N_OPTIONS];
-    list_options(&f, options);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("usage: der learn MODEL --new DIR [OPTIONS]\n\n");
-        options_print(options, N_OPTIONS);
-        return EXIT_OK;
-    }
-    enum exit_code code = options_parse(options, N_OPTIONS, argc, argv);
-    if (code == EXIT_OK)
-        code = read_words(&f);
-    if (code == EXIT_OK)
-        code = check(&f);
+    struct request *f = user;
+    enum exit_code code = check(f);
     if (code != EXIT_OK)
         return code;
     running_catch_interrupts();
-    return run(&f);
+    return start(f);
 }
+
+const struct command command_learn = {
+    .name = "learn",
+    .usage = "MODEL --new DIR [OPTIONS]",
+    .summary = "add the classes of an image folder to a model",
+    .about = "Adds the classes of an image folder to a model, any number of times; the model is "
+             "made if it is not "
+             "there. Classes are matched by name: pictures of one that the model knows join it. "
+             "Where all classes are "
+             "known already, the extractors stay and only the classifier is trained anew. The "
+             "first time at least two "
+             "classes are needed.\n"
+             "Beside cats`.safetensors` two more files are kept, a few pictures of every class in "
+             "cats`.exemplars.safetensors` and what training goes on from in "
+             "cats`.state.safetensors`; copy or move all "
+             "three. To predict, the model alone is enough. The pictures in DIR are not needed any "
+             "more afterwards.\n"
+             "The old files stay until the new ones are complete: a kill, a full disk or an "
+             "interrupt (Ctrl-C) leaves "
+             "the model that was there. Meanwhile a lock, cats`.lock`, keeps other processes from "
+             "learning into the "
+             "same model.\n"
+             "Pictures to test with are those of DIR`/val` or DIR`/test`, or a share of each class "
+             "with five pictures "
+             "or more. Accuracy on held-out pictures of the classes known before and of the new "
+             "ones is printed, "
+             "before and after.",
+    TAKES(options),
+    .defaults = &defaults,
+    .run = run,
+};

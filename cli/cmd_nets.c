@@ -1,7 +1,8 @@
 /*
  * `der nets`: the networks that can serve as extractors, one a line.
  */
-#include "cli.h"
+#include "style.h"
+#include "table.h"
 
 #include <der/network.h>
 
@@ -10,16 +11,14 @@
 
 enum { COLOUR_CHANNELS = 3 };
 
-enum exit_code cmd_nets(int argc, char **argv)
+static enum exit_code run(void *request)
 {
-    if (argc > 1)
-        return fail_unexpected_argument("nets", argv[1]);
-
+    (void)request;
     struct der_ctx *ctx;
     enum der_status status = der_ctx_new(NULL, &ctx);
     if (status != DER_OK)
         return fail_status(NULL, status);
-    printf("%-16s %12s %9s  %s\n", "name", "parameters", "features", "what it is");
+    style_heading("%-16s %12s %9s  %s\n", "name", "parameters", "features", "what it is");
     for (int i = 0; i < der_network_count() && status == DER_OK; i++) {
         struct der_network_info info;
         status = der_network_describe(ctx, i, COLOUR_CHANNELS, &info);
@@ -31,3 +30,13 @@ enum exit_code cmd_nets(int argc, char **argv)
     der_ctx_free(ctx);
     return code;
 }
+
+const struct command command_nets = {
+    .name = "nets",
+    .usage = "",
+    .summary = "list the networks that can serve as extractors",
+    .about =
+        "Lists the networks that can serve as feature extractors, with their sizes at full width. "
+        "`--set network=`NAME chooses one, `--set width=`F scales it.",
+    .run = run,
+};

@@ -1,7 +1,6 @@
 /*
  * `der predict`: the classes of pictures, one line each.
  */
-#include "cli.h"
 #include "loading.h"
 #include "options.h"
 #include "running.h"
@@ -20,26 +19,36 @@ struct request {
     bool logits, json;
 };
 
-enum { N_OPTIONS = 8 };
+static const struct request defaults = {.loading = {.threads = 2}, .top = 1};
 
-static void list_options(struct request *r, struct option options[N_OPTIONS])
-{
-    const struct option table[N_OPTIONS] = {
-        {"MODEL", OPTION_WORD, "", "a model file, or the folder of a run", &r->loading.model},
-        {"IMAGE|DIR|-", OPTION_WORDS, "",
-         "JPEG or PNG files; folders for all below them; - reads one file from stdin",
-         &r->pictures},
-        {"top", OPTION_INT, "K", "show the K best classes (1)", &r->top},
-        {"logits", OPTION_FLAG, "", "show the logits of all classes too", &r->logits},
-        {"json", OPTION_FLAG, "", "one JSON object a line", &r->json},
-        {"device", OPTION_TEXT, "NAME", "back end, as 'der --version' lists them (the fastest)",
-         &r->loading.device},
-        {"precision", OPTION_TEXT, "f32|tf32|bf16", "of convolutions; the CPU has f32 only (f32)",
-         &r->loading.precision},
-        {"threads", OPTION_INT, "N", "compute threads (2)", &r->loading.threads},
-    };
-    memcpy(options, table, sizeof table);
-}
+static const struct option options[] = {
+    MODEL_ROW(loading.model),
+    {.name = "IMAGE|DIR|-",
+     .type = OPTION_WORDS,
+     .kind = KIND_FILE,
+     .help = "JPEG or PNG files; folders for all below them; - reads one file from stdin",
+     .required = true,
+     .at = AT(pictures)},
+    {.name = "top",
+     .type = OPTION_INT,
+     .argument = "K",
+     .help = "show the K best classes, best first (1)",
+     .at_least = 1,
+     .at = AT(top)},
+    {.name = "logits",
+     .type = OPTION_FLAG,
+     .help = "show the logits of all classes too",
+     .more = "They stand behind the guesses, in the order of learning.",
+     .at = AT(logits)},
+    {.name = "json",
+     .type = OPTION_FLAG,
+     .help = "one JSON object a line",
+     .more = "It has `path`, `guesses` with class, label and probability, and `logits` on request.",
+     .at = AT(json)},
+    DEVICE_ROW(loading.device),
+    PRECISION_ROW(loading.precision),
+    THREADS_ROW(loading.threads),
+};
 
 /* The work: every picture is tried; those that cannot be used are told and passed over. */
 struct work {
@@ -200,10 +209,12 @@ static enum exit_code predict_all(struct work *w)
     return w->has_bad ? EXIT_DATA : EXIT_OK;
 }
 
-static enum exit_code run(const struct request *r)
+static enum exit_code run(void *user)
 {
+    const struct request *r = user;
+    running_catch_interrupts();
     struct work work = {.request = r};
-    enum exit_code code = loading_open(&r->loading, "predict", &work.ctx, &work.model);
+    enum exit_code code = loading_open(&r->loading, &work.ctx, &work.model);
     if (code != EXIT_OK)
         return code;
     work.n_classes = der_model_info(work.model).n_classes;
@@ -219,23 +230,26 @@ static enum exit_code run(const struct request *r)
     return code;
 }
 
-enum exit_code cmd_predict(int argc, char **argv)
-{
-    struct request request = {.loading = {.threads = 2}, .top = 1};
-    struct option options[N_OPTIONS];
-    list_options(&request, options);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("usage: der predict MODEL IMAGE|DIR|-... [OPTIONS]\n\n");
-        options_print(options, N_OPTIONS);
-        return EXIT_OK;
-    }
-    enum exit_code code = options_parse(options, N_OPTIONS, argc, argv);
-    if (code != EXIT_OK)
-        return code;
-    if (request.pictures.n == 0)
-        return fail(EXIT_USAGE, "MODEL and a picture are wanted; see 'der predict --help'");
-    if (request.top < 1)
-        return fail(EXIT_USAGE, "--top wants 1 or more");
-    running_catch_interrupts();
-    return run(&request);
-}
+const struct command command_predict = {
+    .name = "predict",
+    .usage = "MODEL IMAGE|DIR|-... [OPTIONS]",
+    .summary = "name the classes of pictures",
+    .about =
+        "Names the classes of pictures: JPEG or PNG files of any size, in colour or grey; a folder "
+        "stands for "
+        "all such files below it, in sorted order, `-` for one file from standard input. They are "
+        "resized as the "
+        "model's images were; a model of images that were not resized squashes pictures of another "
+        "size to its "
+        "own.\n"
+        "Each prints one line: path, class, probability, and further pairs of those, separated by "
+        "tabs. "
+        "Probabilities are a softmax of the logits divided by the model's temperature. A picture "
+        "that cannot be "
+        "read is reported, the others go on, and the exit status is 3 at the end. In names of "
+        "files and classes "
+        "control characters are shown as `\\n`, `\\t`, `\\x1b` and so on, and a backslash as two.",
+    TAKES(options),
+    .defaults = &defaults,
+    .run = run,
+};

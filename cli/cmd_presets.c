@@ -1,7 +1,6 @@
 /*
  * `der presets`: the presets, or every setting of one as a run would use it.
  */
-#include "cli.h"
 #include "options.h"
 
 #include <der/settings.h>
@@ -17,19 +16,22 @@ struct request {
     struct option_texts set;
 };
 
-enum { N_OPTIONS = 4 };
-
-static void list_options(struct request *r, struct option options[N_OPTIONS])
-{
-    const struct option table[N_OPTIONS] = {
-        {"NAME", OPTION_WORD, "", "show every setting of this preset", &r->name},
-        {"json", OPTION_FLAG, "", "as JSON; without NAME, all presets in an array", &r->json},
-        {"method", OPTION_TEXT, "der|finetune|joint", "with the switches of this method (der)",
-         &r->method},
-        {"set", OPTION_TEXTS, "KEY=VALUE", "change a setting; may be given several times", &r->set},
-    };
-    memcpy(options, table, sizeof table);
-}
+static const struct option options[] = {
+    {.name = "NAME",
+     .type = OPTION_WORD,
+     .kind = KIND_PRESET,
+     .help = "show every setting of this preset",
+     .at = AT(name)},
+    {.name = "json",
+     .type = OPTION_FLAG,
+     .help = "as JSON; without NAME, all presets in an array",
+     .at = AT(json)},
+    {.name = "method",
+     .setting = "method",
+     .help = "with the switches of this method (der)",
+     .at = AT(method)},
+    SET_ROW(set, "change a setting; `der help settings` lists them"),
+};
 
 /* Width of the widest value, so that the help stands in a column; longer values push it out. */
 static int value_width(struct der_settings *settings)
@@ -101,28 +103,37 @@ static enum der_status print_all(struct der_ctx *ctx, const struct request *requ
     return status;
 }
 
-enum exit_code cmd_presets(int argc, char **argv)
+static enum exit_code run(void *user)
 {
-    struct request request = {0};
-    struct option options[N_OPTIONS];
-    list_options(&request, options);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("usage: der presets [NAME] [OPTIONS]\n\n");
-        options_print(options, N_OPTIONS);
-        return EXIT_OK;
-    }
-    enum exit_code code = options_parse(options, N_OPTIONS, argc, argv);
-    if (code != EXIT_OK)
-        return code;
-    if (!request.name && !request.json && (request.method || request.set.n > 0))
+    const struct request *request = user;
+    if (!request->name && !request->json && (request->method || request->set.n > 0))
         return fail(EXIT_USAGE, "--method and --set want the NAME of a preset, or --json");
 
     struct der_ctx *ctx;
     enum der_status status = der_ctx_new(NULL, &ctx);
     if (status != DER_OK)
         return fail_status(NULL, status);
-    status = request.name ? print_preset(ctx, &request, request.name) : print_all(ctx, &request);
-    code = status == DER_OK ? EXIT_OK : fail_status(ctx, status);
+    status = request->name ? print_preset(ctx, request, request->name) : print_all(ctx, request);
+    enum exit_code code = status == DER_OK ? EXIT_OK : fail_status(ctx, status);
     der_ctx_free(ctx);
     return code;
 }
+
+const struct command command_presets = {
+    .name = "presets",
+    .usage = "[NAME] [OPTIONS]",
+    .summary = "list the presets, or every setting of one",
+    .about = "Lists the presets, each a protocol with every setting filled in; with a NAME, all of "
+             "its settings as a "
+             "run would use them: key, value, meaning.\n"
+             "Changing `epochs`, `first_epochs` or `classifier_epochs` squeezes the preset's "
+             "warm-up and drops of "
+             "that schedule; where a preset trains step 1 like every other step, step 1 follows "
+             "what the others are "
+             "given unless it is given something itself. How classes are split into steps and how "
+             "many exemplars are "
+             "kept belongs to the protocol and cannot be changed, except in the preset `custom`.",
+    TAKES(options),
+    .run = run,
+    .lists_settings = true,
+};

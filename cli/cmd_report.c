@@ -1,14 +1,12 @@
 /*
  * `der report`: one page about runs, or their numbers as CSV.
  */
-#include "cli.h"
 #include "options.h"
 #include "running.h"
 
 #include <der/report.h>
 
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 enum { NAP_NS = 200 * 1000 * 1000, NAPS_PER_SECOND = 5, DAY = 86400 };
@@ -21,25 +19,41 @@ struct request {
     bool quiet;
 };
 
-enum { N_OPTIONS = 7 };
-
-static void list_options(struct request *r, struct option options[N_OPTIONS])
-{
-    struct der_report_options *o = &r->options;
-    const struct option table[N_OPTIONS] = {
-        {"RUN...", OPTION_WORDS, "", "folders of runs, as 'der train --out' makes them", &r->runs},
-        {"out", OPTION_TEXT, "FILE", "the page to write; also -o FILE", &o->page},
-        {"csv", OPTION_TEXT, "FILE", "write the numbers of every step of every run, as CSV",
-         &o->csv},
-        {"title", OPTION_TEXT, "TEXT", "title of the page (the names of the runs)", &o->title},
-        {"data", OPTION_TEXT, "DIR", "where the data set is now, for its images (the runs' own)",
-         &o->data},
-        {"follow", OPTION_INT, "SECONDS",
-         "write the page anew every so often while runs go on; it reloads itself", &r->follow},
-        {"quiet", OPTION_FLAG, "", "do not say what was written", &r->quiet},
-    };
-    memcpy(options, table, sizeof table);
-}
+static const struct option options[] = {
+    {.name = "RUN",
+     .type = OPTION_WORDS,
+     .kind = KIND_FOLDER,
+     .help = "folders of runs, as `der train --out` makes them",
+     .required = true,
+     .at = AT(runs)},
+    {.name = "out",
+     .letter = 'o',
+     .kind = KIND_FILE,
+     .argument = "FILE",
+     .help = "the page to write",
+     .at = AT(options.page)},
+    {.name = "csv",
+     .kind = KIND_FILE,
+     .argument = "FILE",
+     .help = "write the numbers of every step of every run, as CSV",
+     .more = "With or without the page.",
+     .at = AT(options.csv)},
+    {.name = "title",
+     .argument = "TEXT",
+     .help = "title of the page (the name of the run, or their number)",
+     .at = AT(options.title)},
+    {.name = "data",
+     .kind = KIND_FOLDER,
+     .argument = "DIR",
+     .help = "where the data set is now, for its images (where the runs had it)",
+     .at = AT(options.data)},
+    {.name = "follow",
+     .type = OPTION_INT,
+     .argument = "SECONDS",
+     .help = "write the page anew every so often while runs go on; it reloads itself",
+     .at = AT(follow)},
+    QUIET_ROW(quiet, "do not say what was written"),
+};
 
 /* Until the page is due again, or an interrupt. */
 static void wait_for_more(int seconds)
@@ -82,43 +96,54 @@ static enum der_status write_until_done(struct der_ctx *ctx, const struct reques
 
 static enum exit_code check_request(const struct request *r)
 {
-    if (r->runs.n == 0)
-        return fail(EXIT_USAGE, "no run given; see 'der report --help'");
     if (!r->options.page && !r->options.csv)
         return fail(EXIT_USAGE,
                     "a file is needed: -o FILE for the page, --csv FILE for the numbers");
-    if (r->follow < 0 || r->follow > DAY)
+    if (r->follow > DAY)
         return fail(EXIT_USAGE, "--follow wants 1 to %d seconds, not %d", DAY, r->follow);
     return EXIT_OK;
 }
 
-enum exit_code cmd_report(int argc, char **argv)
+static enum exit_code run(void *user)
 {
-    struct request r = {.quiet = false};
-    struct option options[N_OPTIONS];
-    list_options(&r, options);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("usage: der report RUN... -o FILE [OPTIONS]\n\n");
-        options_print(options, N_OPTIONS);
-        return EXIT_OK;
-    }
-    enum exit_code code = options_parse(options, N_OPTIONS, argc, argv);
-    if (code == EXIT_OK)
-        code = check_request(&r);
+    struct request *r = user;
+    enum exit_code code = check_request(r);
     if (code != EXIT_OK)
         return code;
-    r.options.runs = (const char *const *)r.runs.word;
-    r.options.n_runs = r.runs.n;
-    r.options.refresh = r.follow;
-    if (r.follow)
+    r->options.runs = (const char *const *)r->runs.word;
+    r->options.n_runs = r->runs.n;
+    r->options.refresh = r->follow;
+    if (r->follow)
         running_catch_interrupts();
 
     struct der_ctx *ctx;
     enum der_status status = der_ctx_new(NULL, &ctx);
     if (status != DER_OK)
         return fail_status(NULL, status);
-    status = write_until_done(ctx, &r);
+    status = write_until_done(ctx, r);
     code = status == DER_OK ? EXIT_OK : fail_status(ctx, status);
     der_ctx_free(ctx);
     return code;
 }
+
+const struct command command_report = {
+    .name = "report",
+    .usage = "RUN... -o FILE [OPTIONS]\nRUN... --csv FILE [OPTIONS]",
+    .summary = "show what runs came to: one page, or a table",
+    .about = "Shows what runs came to: one page of HTML for one run or many side by side, which "
+             "needs nothing besides "
+             "itself. It has the accuracy after every step with the paper's beside it, accuracy "
+             "against parameters, "
+             "accuracy of each group of classes, who is taken for whom, the channels that every "
+             "extractor keeps, "
+             "losses, learning rate and sparsity, exemplars, the test images that the model is "
+             "surest about and "
+             "wrong, and tables. Values are read with the mouse or with the arrow keys; runs and "
+             "series can be "
+             "switched on and off.\n"
+             "A run that goes on is shown as far as it is. Images come from the data set where the "
+             "run recorded it; "
+             "where it is not there any more they are left out.",
+    TAKES(options),
+    .run = run,
+};

@@ -1,7 +1,6 @@
 /*
  * `der reproduce`: a table or figure of the paper, run again.
  */
-#include "cli.h"
 #include "options.h"
 #include "progress.h"
 #include "running.h"
@@ -10,7 +9,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { MAX_ORDERS = 8, SEED_TEXT = 32, ORDER_TEXT = 32, LABEL_TEXT = 128 };
 
@@ -19,7 +17,7 @@ struct request {
     struct der_reproduce_options options;
     struct option_texts rows;
     struct option_texts settings; /* "key=value" */
-    const char *orders, *precision, *bad_images;
+    const char *orders;
     int order[MAX_ORDERS];
     char seed_text[SEED_TEXT];
     const char *assignments[OPTION_TEXTS_MAX + 1];
@@ -29,41 +27,73 @@ struct request {
     struct progress progress;
 };
 
-enum { N_OPTIONS = 17 };
+static const struct request defaults = {.threads = 2, .seed = -1};
 
-static void list_options(struct request *r, struct option options[N_OPTIONS])
-{
-    struct der_train_options *train = &r->options.train;
-    const struct option table[N_OPTIONS] = {
-        {"TABLE", OPTION_WORD, "", "T1 ... T8 or fig1", &r->options.table},
-        {"data", OPTION_TEXT, "DIR",
-         "the data set, as 'der train' takes it; not needed when all is done", &train->data},
-        {"out", OPTION_TEXT, "DIR", "folder for the runs, TABLE.md and TABLE.csv", &r->options.out},
-        {"row", OPTION_TEXTS, "ROW", "run this row only; may be given several times (all)",
-         &r->rows},
-        {"orders", OPTION_TEXT, "N,N", "class orders of the paper (1,2,3)", &r->orders},
-        {"dry-run", OPTION_FLAG, "", "only list the runs, their states and folders", &r->dry_run},
-        {"set", OPTION_TEXTS, "KEY=VALUE",
-         "change a setting of every run; it is then no longer the paper's", &r->settings},
-        {"tensorboard", OPTION_TEXT, "DIR", "write event files for TensorBoard to DIR/RUN",
-         &train->tensorboard},
-        {"seed", OPTION_INT, "N", "seed of everything random (the preset's)", &r->seed},
-        {"class-list", OPTION_TEXT, "FILE",
-         "image folders: use the classes named in FILE, one a line", &train->class_list},
-        {"bad-images", OPTION_TEXT, "skip|stop", "what to do with images that do not decode (stop)",
-         &r->bad_images},
-        {"device", OPTION_TEXT, "NAME", "back end, as 'der --version' lists them (the fastest)",
-         &train->backend},
-        {"precision", OPTION_TEXT, "f32|tf32|bf16", "of convolutions; the CPU has f32 only (f32)",
-         &r->precision},
-        {"deterministic", OPTION_FLAG, "", "only algorithms that give the same bytes twice",
-         &train->deterministic},
-        {"threads", OPTION_INT, "N", "compute threads; results depend on it (2)", &r->threads},
-        {"loaders", OPTION_INT, "N", "threads that prepare batches (1)", &train->loader_threads},
-        {"quiet", OPTION_FLAG, "", "no progress, only the table at the end", &r->quiet},
-    };
-    memcpy(options, table, sizeof table);
-}
+static const struct option options[] = {
+    {.name = "TABLE",
+     .type = OPTION_WORD,
+     .kind = KIND_TABLE,
+     .help = "T1 ... T8 or fig1",
+     .required = true,
+     .at = AT(options.table)},
+    {.name = "data",
+     .kind = KIND_FOLDER,
+     .argument = "DIR",
+     .help = "the data set, as `der train` takes it; not needed when all is done",
+     .at = AT(options.train.data)},
+    {.name = "out",
+     .letter = 'o',
+     .kind = KIND_FOLDER,
+     .argument = "DIR",
+     .help = "folder for the runs, TABLE.md and TABLE.csv",
+     .more = "It is made if it is not there.",
+     .required = true,
+     .at = AT(options.out)},
+    {.name = "row",
+     .type = OPTION_TEXTS,
+     .kind = KIND_ROW,
+     .argument = "ROW",
+     .help = "run this row only; may be given several times (all)",
+     .more = "By its label or by the paper's name for it (joint, der, der-wop, ...), which may "
+             "stand for several "
+             "rows. Other rows are shown as far as they are done.",
+     .at = AT(rows)},
+    {.name = "orders",
+     .argument = "N,N",
+     .help = "class orders of the paper (1,2,3)",
+     .more = "The presets for ImageNet have one order of their own.",
+     .at = AT(orders)},
+    {.name = "dry-run",
+     .type = OPTION_FLAG,
+     .help = "only list the runs, their states and folders",
+     .at = AT(dry_run)},
+    {.name = "set",
+     .type = OPTION_TEXTS,
+     .kind = KIND_SETTING,
+     .argument = "KEY=VALUE",
+     .help = "change a setting of every run; it is then no longer the paper's",
+     .more = "The title of the table says so. What a row is about cannot be changed. May be given "
+             "several times.",
+     .at = AT(settings)},
+    {.name = "tensorboard",
+     .kind = KIND_FOLDER,
+     .argument = "DIR",
+     .help = "write event files for TensorBoard, those of each run to a folder in DIR",
+     .at = AT(options.train.tensorboard)},
+    {.name = "seed",
+     .type = OPTION_INT,
+     .argument = "N",
+     .help = "seed of everything random (the preset's)",
+     .at = AT(seed)},
+    CLASS_LIST_ROW(options.train.class_list),
+    BAD_IMAGES_ROW(options.train.bad_images, "stop"),
+    DEVICE_ROW(options.train.backend),
+    PRECISION_ROW(options.train.precision),
+    DETERMINISTIC_ROW(options.train.deterministic),
+    THREADS_ROW(threads),
+    LOADERS_ROW(options.train.loader_threads),
+    QUIET_ROW(quiet, "show no progress and no steps, only the table at the end"),
+};
 
 static void show_progress(void *user, const struct der_progress *progress)
 {
@@ -143,7 +173,7 @@ static enum der_status reproduce(struct der_ctx *ctx, struct request *r)
     return status;
 }
 
-static enum exit_code run(struct request *r)
+static enum exit_code start(struct request *r)
 {
     struct der_ctx_options ctx_options = {.threads = r->threads};
     struct der_ctx *ctx;
@@ -181,12 +211,7 @@ static enum exit_code read_orders(struct request *r)
 /* Everything that needs more than a place to be put. */
 static enum exit_code read_words(struct request *r)
 {
-    static const char *const bad_images[] = {"stop", "skip"};
     struct der_reproduce_options *o = &r->options;
-    int bad = running_choose("reproduce", "bad-images", r->bad_images, bad_images, 2);
-    if (bad < 0 || !running_precision("reproduce", r->precision, &o->train.precision))
-        return EXIT_USAGE;
-    o->train.bad_images = bad ? DER_BAD_IMAGES_SKIP : DER_BAD_IMAGES_STOP;
     o->rows = r->rows.text;
     o->n_rows = r->rows.n;
     for (int i = 0; i < r->settings.n; i++)
@@ -198,39 +223,38 @@ static enum exit_code read_words(struct request *r)
     return read_orders(r);
 }
 
-static enum exit_code check_request(const struct request *r)
+static enum exit_code run(void *user)
 {
-    if (!r->options.table)
-        return fail(EXIT_USAGE, "no table given; see 'der reproduce --help'");
-    if (!r->options.out)
-        return fail(EXIT_USAGE, "--out is missing; see 'der reproduce --help'");
-    if (r->threads < 1 || r->options.train.loader_threads < 0)
-        return fail(EXIT_USAGE, "--threads wants 1 or more, --loaders 0 or more");
-    return EXIT_OK;
-}
-
-enum exit_code cmd_reproduce(int argc, char **argv)
-{
-    struct request r = {.precision = "f32", .bad_images = "stop", .threads = 2, .seed = -1};
-    struct option options[N_OPTIONS];
-    list_options(&r, options);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("usage: der reproduce TABLE --data DIR --out DIR [OPTIONS]\n\n");
-        options_print(options, N_OPTIONS);
-        return EXIT_OK;
-    }
-    enum exit_code code = options_parse(options, N_OPTIONS, argc, argv);
-    if (code == EXIT_OK)
-        code = read_words(&r);
-    if (code == EXIT_OK)
-        code = check_request(&r);
+    struct request *r = user;
+    enum exit_code code = read_words(r);
     if (code != EXIT_OK)
         return code;
-    r.options.begin = show_begin;
-    r.options.train.progress = show_progress;
-    r.options.train.step = show_step;
-    r.options.train.cancelled = running_is_interrupted;
-    r.options.train.user = &r;
+    r->options.begin = show_begin;
+    r->options.train.progress = show_progress;
+    r->options.train.step = show_step;
+    r->options.train.cancelled = running_is_interrupted;
+    r->options.train.user = r;
     running_catch_interrupts();
-    return run(&r);
+    return start(r);
 }
+
+const struct command command_reproduce = {
+    .name = "reproduce",
+    .usage = "TABLE --data DIR --out DIR [OPTIONS]",
+    .summary = "run a table of the paper again, beside its numbers",
+    .about = "Runs a table or figure of the paper again (T1 to T8, fig1) and prints each row as "
+             "mean and standard "
+             "deviation over the class orders beside the published numbers.\n"
+             "Every run has a folder of its own in the one given with `--out`, named after what is "
+             "run, so that "
+             "tables share runs. A finished run is used again, a missing one is done, one that was "
+             "broken off is done "
+             "as well; a run with other settings or on other images is refused. The table is also "
+             "written to "
+             "TABLE`.md` and TABLE`.csv` there, after every run. An interrupt (Ctrl-C) ends the "
+             "current run; the same "
+             "command goes on where the table stands.",
+    TAKES(options),
+    .defaults = &defaults,
+    .run = run,
+};

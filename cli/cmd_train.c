@@ -1,7 +1,6 @@
 /*
  * `der train`: a method through a protocol on a data set, step by step.
  */
-#include "cli.h"
 #include "options.h"
 #include "progress.h"
 #include "running.h"
@@ -10,88 +9,172 @@
 #include <der/train.h>
 
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* What the flags fill in. */
-struct flags {
+/* What the command line fills in. */
+struct request {
     struct der_train_options train;
     struct option_texts settings; /* "key=value" */
-    struct option_texts measure;
-    const char *preset, *method, *order, *joint_steps, *target_params, *precision, *bad_images;
+    const char *preset, *method, *order, *joint_steps, *target_params;
     double validation;
-    int threads, seed, save_every;
+    int threads;   /* 0: not given */
+    int precision; /* negative: not given */
+    int seed, save_every;
     bool quiet;
     bool has_header; /* of the table of steps */
     struct progress progress;
 };
 
-enum { NOT_GIVEN = INT_MIN, DEFAULT_THREADS = 2 };
+enum { DEFAULT_THREADS = 2, MAX_SETTINGS = OPTION_TEXTS_MAX + 8, SETTING_TEXT = 1200 };
 
-enum { N_OPTIONS = 24, MAX_SETTINGS = OPTION_TEXTS_MAX + 8, SETTING_TEXT = 1200 };
+static const char *const measures[] = {"representation", "transfer", "latency", NULL};
+static const char *const orders[] = {"1", "2", "3", "seed:", NULL};
 
-static void list_options(struct flags *f, struct option options[N_OPTIONS])
-{
-    const struct option table[N_OPTIONS] = {
-        {"data", OPTION_TEXT, "DIR", "the data set; or synth:classes=10,train=100,...",
-         &f->train.data},
-        {"preset", OPTION_TEXT, "NAME", "the protocol, as 'der presets' lists them (custom)",
-         &f->preset},
-        {"method", OPTION_TEXT, "der|finetune|joint", "what is done with new classes (der)",
-         &f->method},
-        {"init", OPTION_TEXT, "WEIGHTS", "begin with these weights; see 'der import' (at random)",
-         &f->train.init},
-        {"out", OPTION_TEXT, "RUN", "folder to make for the model, the metrics and the state",
-         &f->train.out},
-        {"resume", OPTION_FLAG, "", "go on with the run in RUN; settings need not be repeated",
-         &f->train.resume},
-        {"save-every", OPTION_INT, "N", "save after every N epochs; 0: only after steps (10)",
-         &f->save_every},
-        {"tensorboard", OPTION_TEXT, "DIR", "write event files for TensorBoard to DIR",
-         &f->train.tensorboard},
-        {"order", OPTION_TEXT, "1|2|3|seed:N|FILE", "order of the classes (the preset's)",
-         &f->order},
-        {"seed", OPTION_INT, "N", "seed of everything random (the preset's)", &f->seed},
-        {"max-steps", OPTION_INT, "N", "stop after so many steps (all)", &f->train.max_steps},
-        {"validation", OPTION_NUMBER, "F",
-         "hold out this share of the training images and test on it", &f->validation},
-        {"joint-steps", OPTION_TEXT, "every|last", "when method joint trains (every)",
-         &f->joint_steps},
-        {"target-params", OPTION_TEXT, "N",
-         "wanted parameters of a pruned extractor: 900000, 900k, 0.9M", &f->target_params},
-        {"set", OPTION_TEXTS, "KEY=VALUE", "change a setting; 'der presets NAME' lists them",
-         &f->settings},
-        {"measure", OPTION_TEXTS, "representation|transfer|latency",
-         "measure more after every step; may be given several times", &f->measure},
-        {"class-list", OPTION_TEXT, "FILE",
-         "image folders: use the classes named in FILE, one a line", &f->train.class_list},
-        {"bad-images", OPTION_TEXT, "skip|stop", "what to do with images that do not decode (stop)",
-         &f->bad_images},
-        {"device", OPTION_TEXT, "NAME", "back end, as 'der --version' lists them (the fastest)",
-         &f->train.backend},
-        {"precision", OPTION_TEXT, "f32|tf32|bf16", "of convolutions; the CPU has f32 only (f32)",
-         &f->precision},
-        {"deterministic", OPTION_FLAG, "", "only algorithms that give the same bytes twice",
-         &f->train.deterministic},
-        {"threads", OPTION_INT, "N", "compute threads; results depend on it (2)", &f->threads},
-        {"loaders", OPTION_INT, "N", "threads that prepare batches (1)", &f->train.loader_threads},
-        {"quiet", OPTION_FLAG, "", "no progress, only the table at the end", &f->quiet},
-    };
-    memcpy(options, table, sizeof table);
-}
+static const struct request defaults = {
+    .precision = -1, .seed = -1, .save_every = 10, .validation = -1.0};
+
+static const struct option options[] = {
+    {.name = "data",
+     .kind = KIND_FOLDER,
+     .argument = "DIR",
+     .help = "the data set; or synth:classes=10,train=100,...",
+     .more = "A folder with CIFAR-10 or CIFAR-100 (binary or Python files), IDX files of the MNIST "
+             "family (plain or "
+             "`.gz`), or image folders (DIR`/train/`CLASS`/*` with DIR`/val` or DIR`/test`, or a "
+             "single folder of "
+             "classes, of which a fifth is held out for testing); or "
+             "`synth:classes=10,train=100,test=20,size=32,seed=1`, procedural images.",
+     .at = AT(train.data)},
+    {.name = "preset",
+     .kind = KIND_PRESET,
+     .argument = "NAME",
+     .help = "the protocol, as `der presets` lists them (custom)",
+     .more = "The preset `custom` has all classes in one step, unless `step_classes` is set.",
+     .at = AT(preset)},
+    {.name = "method",
+     .setting = "method",
+     .help = "what is done with new classes (der)",
+     .more = "`der` is the method of this program, `finetune` one network that is trained on, "
+             "`joint` one fresh "
+             "network a step that sees all images of all classes so far: the bound.",
+     .at = AT(method)},
+    {.name = "init",
+     .kind = KIND_FILE,
+     .argument = "WEIGHTS",
+     .help = "begin with these weights; see `der import` (at random)",
+     .more = "The first extractor begins with them, and every network of method joint. Images are "
+             "still normalised "
+             "as the preset says. The file is needed again only by a run that is resumed before "
+             "its first save, or "
+             "that begins further networks.",
+     .at = AT(train.init)},
+    {.name = "out",
+     .letter = 'o',
+     .kind = KIND_FOLDER,
+     .argument = "RUN",
+     .help = "folder to make for the model, the metrics and the state",
+     .more = "Every setting used is in `config.json` there, one object an epoch and one a step in "
+             "`metrics.jsonl`.",
+     .at = AT(train.out)},
+    {.name = "resume",
+     .type = OPTION_FLAG,
+     .help = "go on with the run in RUN; settings need not be repeated",
+     .more = "It goes on from its latest save to the same result, byte for byte, as without the "
+             "interruption; where "
+             "there is no run yet, it begins. The run knows its settings, its data, its back end, "
+             "precision and "
+             "number of threads; they may be left out, and what is given must be the same. Only "
+             "`--device` may be "
+             "another: the run then goes on there, in f32 unless `--precision` says otherwise, and "
+             "a warning tells "
+             "that it will not end with the same bytes. Another version of oneDNN is warned about. "
+             "A finished run is "
+             "left alone.",
+     .at = AT(train.resume)},
+    {.name = "save-every",
+     .type = OPTION_INT,
+     .argument = "N",
+     .help = "save after every N epochs; 0: only after steps (10)",
+     .more = "The end of each stage is saved too. A run that is killed loses what came after its "
+             "latest save, and "
+             "nothing else.",
+     .at = AT(save_every)},
+    {.name = "tensorboard",
+     .kind = KIND_FOLDER,
+     .argument = "DIR",
+     .help = "write event files for TensorBoard to DIR",
+     .more = "It is made if it is not there. They have losses, learning rate, accuracies, sizes, "
+             "histograms of the "
+             "masks, pictures of the exemplars. A run that is resumed begins a new file there and "
+             "no curve doubles. "
+             "When events can no longer be written, on a full disk say, that is warned about and "
+             "the run goes on.",
+     .at = AT(train.tensorboard)},
+    {.name = "order",
+     .kind = KIND_FILE,
+     .argument = "1|2|3|seed:N|FILE",
+     .choices = orders,
+     .help = "order of the classes (the preset's)",
+     .more = "One of the paper's three, numpy's shuffle of a seed, or a file with the numbers of "
+             "the classes.",
+     .at = AT(order)},
+    {.name = "seed",
+     .type = OPTION_INT,
+     .argument = "N",
+     .help = "seed of everything random (the preset's)",
+     .at = AT(seed)},
+    {.name = "max-steps",
+     .type = OPTION_INT,
+     .argument = "N",
+     .help = "stop after so many steps (all)",
+     .at = AT(train.max_steps)},
+    {.name = "validation",
+     .type = OPTION_NUMBER,
+     .argument = "F",
+     .help = "hold out this share of the training images and test on it",
+     .at = AT(validation)},
+    {.name = "joint-steps",
+     .setting = "joint_steps",
+     .help = "when method joint trains (every)",
+     .at = AT(joint_steps)},
+    {.name = "target-params",
+     .argument = "N",
+     .help = "wanted parameters of a pruned extractor: 900000, 900k, 0.9M",
+     .more = "The weight of the sparsity loss is steered towards it.",
+     .at = AT(target_params)},
+    SET_ROW(settings, "change a setting; `der help settings` lists them"),
+    {.name = "measure",
+     .type = OPTION_CHOICES,
+     .choices = measures,
+     .help = "measure more after every step; may be given several times",
+     .more = "`representation`: its accuracy, read by a classifier trained on all data of all "
+             "classes so far, with "
+             "backward transfer and the bound of the classifier; `transfer`: forward transfer too, "
+             "against a fresh "
+             "network; `latency`: milliseconds per image, pruned and unpruned.",
+     .at = AT(train.measure)},
+    CLASS_LIST_ROW(train.class_list),
+    BAD_IMAGES_ROW(train.bad_images, "stop"),
+    DEVICE_ROW(train.backend),
+    PRECISION_ROW(precision),
+    DETERMINISTIC_ROW(train.deterministic),
+    THREADS_ROW(threads),
+    LOADERS_ROW(train.loader_threads),
+    QUIET_ROW(quiet, "show no progress, only the table of steps and the result"),
+};
 
 static void show_progress(void *user, const struct der_progress *progress)
 {
-    struct flags *f = user;
+    struct request *f = user;
     if (!f->quiet)
         progress_show(&f->progress, progress);
 }
 
 static void show_step(void *user, const struct der_step *step)
 {
-    struct flags *f = user;
+    struct request *f = user;
     running_show_step(&f->has_header, step);
 }
 
@@ -116,14 +199,14 @@ static void show_result(const struct der_train_result *r)
     show_measured("forward transfer", r->fwt);
 }
 
-static void show_finished(const struct flags *f, const struct der_step *last)
+static void show_finished(const struct request *f, const struct der_step *last)
 {
     printf("%s: this run is finished: %d classes in %d step%s, average %.2f %%, last %.2f %%\n",
            f->train.out, last->n_classes, last->n_steps, last->n_steps == 1 ? "" : "s",
            last->avg_top1, last->top1);
 }
 
-static enum exit_code train(struct der_ctx *ctx, struct flags *f)
+static enum exit_code train(struct der_ctx *ctx, struct request *f)
 {
     struct der_train_result result;
     enum der_status status = der_train(ctx, &f->train, &result);
@@ -143,7 +226,7 @@ static enum exit_code train(struct der_ctx *ctx, struct flags *f)
 /* What the library has to say about a run that works nevertheless. */
 static void show_log(void *user, enum der_log_level level, const char *text)
 {
-    struct flags *f = user;
+    struct request *f = user;
     progress_end(&f->progress);
     show_warning(user, level, text);
 }
@@ -165,7 +248,7 @@ static void assign(struct assignments *a, const char *key, const char *value)
     a->all[a->n++] = text;
 }
 
-static void collect(const struct flags *f, struct assignments *a)
+static void collect(const struct request *f, struct assignments *a)
 {
     char seed[32];
     char validation[64];
@@ -181,12 +264,12 @@ static void collect(const struct flags *f, struct assignments *a)
 }
 
 /* Was anything said about settings? A run that goes on knows its own. */
-static bool has_settings(const struct flags *f, const struct assignments *a)
+static bool has_settings(const struct request *f, const struct assignments *a)
 {
     return f->preset || f->method || a->n > 0;
 }
 
-static enum exit_code run(struct flags *f)
+static enum exit_code start(struct request *f)
 {
     struct der_ctx_options ctx_options = {.threads = f->threads, .log = show_log, .log_user = f};
     struct der_settings *settings = NULL;
@@ -207,93 +290,68 @@ static enum exit_code run(struct flags *f)
     return code;
 }
 
-static enum exit_code read_words(struct flags *f)
-{
-    static const char *const bad_images[] = {"stop", "skip"};
-    static const char *const measures[] = {"representation", "transfer", "latency"};
-    int bad = running_choose("train", "bad-images", f->bad_images, bad_images, 2);
-    if (bad < 0 || (f->precision && !running_precision("train", f->precision, &f->train.precision)))
-        return EXIT_USAGE;
-    f->train.bad_images = bad ? DER_BAD_IMAGES_SKIP : DER_BAD_IMAGES_STOP;
-    for (int i = 0; i < f->measure.n; i++) {
-        int which = running_choose("train", "measure", f->measure.text[i], measures, 3);
-        if (which < 0)
-            return EXIT_USAGE;
-        f->train.measure |= 1u << which;
-    }
-    return EXIT_OK;
-}
-
-static enum exit_code check(const struct flags *f)
-{
-    if (f->train.resume && !f->train.out)
-        return fail(EXIT_USAGE, "--resume wants --out RUN, the run to go on with");
-    if (!f->train.data && !f->train.resume)
-        return fail(EXIT_USAGE, "--data is missing; see 'der train --help'");
-    if ((f->threads < 1 && f->threads != NOT_GIVEN) || f->train.max_steps < 0 ||
-        f->train.loader_threads < 0 || f->save_every < 0)
-        return fail(EXIT_USAGE, "--threads wants 1 or more, --max-steps, --loaders and "
-                                "--save-every 0 or more");
-    return EXIT_OK;
-}
-
 /* A run that goes on computes as it was started, in what was not asked for otherwise. On another device its
  * precision may not exist, and the default is taken. */
-static void adopt(struct flags *f, const struct der_run_start *start)
+static void adopt(struct request *f, const struct der_run_start *begun)
 {
-    bool is_moved = f->train.backend && strcmp(f->train.backend, start->device) != 0;
-    if (f->threads == NOT_GIVEN)
-        f->threads = start->threads;
-    if (!f->precision && !is_moved)
-        f->train.precision = start->precision;
-    f->train.deterministic = f->train.deterministic || start->deterministic;
+    bool is_moved = f->train.backend && strcmp(f->train.backend, begun->device) != 0;
+    if (f->threads == 0)
+        f->threads = begun->threads;
+    if (f->precision < 0 && !is_moved)
+        f->train.precision = begun->precision;
+    f->train.deterministic = f->train.deterministic || begun->deterministic;
 }
 
-static enum exit_code recall(struct flags *f)
+static enum exit_code recall(struct request *f)
 {
-    struct der_run_start start;
+    struct der_run_start begun;
     struct der_ctx *ctx;
     enum der_status status = der_ctx_new(NULL, &ctx);
     if (status != DER_OK)
         return fail_status(NULL, status);
-    status = der_run_start(ctx, f->train.out, &start);
+    status = der_run_start(ctx, f->train.out, &begun);
     enum exit_code code = status == DER_OK ? EXIT_OK : fail_status(ctx, status);
     der_ctx_free(ctx);
-    if (status == DER_OK && start.has_run)
-        adopt(f, &start);
+    if (status == DER_OK && begun.has_run)
+        adopt(f, &begun);
     return code;
 }
 
-enum exit_code cmd_train(int argc, char **argv)
+static enum exit_code run(void *user)
 {
-    struct flags f = {.bad_images = "stop",
-                      .threads = NOT_GIVEN,
-                      .seed = -1,
-                      .save_every = 10,
-                      .validation = -1.0};
-    struct option options[N_OPTIONS];
-    list_options(&f, options);
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("usage: der train --data DIR [OPTIONS]\n\n");
-        options_print(options, N_OPTIONS);
-        return EXIT_OK;
-    }
-    enum exit_code code = options_parse(options, N_OPTIONS, argc, argv);
-    if (code == EXIT_OK)
-        code = read_words(&f);
-    if (code == EXIT_OK)
-        code = check(&f);
-    if (code == EXIT_OK && f.train.resume)
-        code = recall(&f);
+    struct request *f = user;
+    if (f->train.resume && !f->train.out)
+        return fail(EXIT_USAGE, "--resume wants --out RUN, the run to go on with");
+    if (!f->train.data && !f->train.resume)
+        return fail(EXIT_USAGE, "--data is missing; see 'der help train'");
+    if (f->precision >= 0)
+        f->train.precision = (enum der_precision)f->precision;
+    enum exit_code code = f->train.resume ? recall(f) : EXIT_OK;
     if (code != EXIT_OK)
         return code;
-    if (f.threads == NOT_GIVEN)
-        f.threads = DEFAULT_THREADS;
-    f.train.save_every = f.save_every > 0 ? f.save_every : -1;
-    f.train.progress = show_progress;
-    f.train.step = show_step;
-    f.train.cancelled = running_is_interrupted;
-    f.train.user = &f;
+    if (f->threads == 0)
+        f->threads = DEFAULT_THREADS;
+    f->train.save_every = f->save_every > 0 ? f->save_every : -1;
+    f->train.progress = show_progress;
+    f->train.step = show_step;
+    f->train.cancelled = running_is_interrupted;
+    f->train.user = f;
     running_catch_interrupts();
-    return run(&f);
+    return start(f);
 }
+
+const struct command command_train = {
+    .name = "train",
+    .usage = "--data DIR [OPTIONS]\n--out RUN --resume [OPTIONS]",
+    .summary = "train a network on a data set and test it",
+    .about = "Learns the classes of a data set step by step, as a preset says, and tests on all "
+             "classes so far after "
+             "every step. Each step prints a line: accuracy, its average over the steps, "
+             "parameters of the extractors. "
+             "Progress goes to standard error: one line that rewrites itself on a terminal, a "
+             "plain line every half "
+             "minute elsewhere. An interrupt (Ctrl-C) ends training after the current batch.",
+    TAKES(options),
+    .defaults = &defaults,
+    .run = run,
+};

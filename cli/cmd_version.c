@@ -1,7 +1,7 @@
 /*
  * `der version`: the version and what is built in, one fact a line.
  */
-#include "cli.h"
+#include "table.h"
 
 #include <der/version.h>
 
@@ -12,11 +12,9 @@ static void print_part(const char *name, const char *version)
     printf("  %-10s %s\n", name, version[0] ? version : "not built in");
 }
 
-enum exit_code cmd_version(int argc, char **argv)
+static enum exit_code run(void *request)
 {
-    if (argc > 1)
-        return fail_unexpected_argument("version", argv[1]);
-
+    (void)request;
     const struct der_build_info *info = der_build_info();
     printf("der %s\n", info->version);
     printf("  %-10s %s, %s\n", "build", info->build_type, info->compiler);
@@ -28,3 +26,13 @@ enum exit_code cmd_version(int argc, char **argv)
     print_part("downloads", info->downloads);
     return EXIT_OK;
 }
+
+const struct command command_version = {
+    .name = "version",
+    .usage = "",
+    .summary = "show the version and what is built in",
+    .about = "Shows the version, the compiler, the back ends that `--device` takes, the file "
+             "formats and the "
+             "libraries that are built in.",
+    .run = run,
+};

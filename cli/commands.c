@@ -1,125 +1,115 @@
 /*
- * The table of commands, and finding one by a right or nearly right name.
+ * The commands and exit codes of the table, and how a command of it is run.
  */
-#include "cli.h"
+#include "table.h"
+
+#include "help.h"
+#include "options.h"
 
 #include <der/suggest.h>
 
-#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
-const struct command commands[] = {
-    {
-        .name = "data",
-        .usage = "get NAME DIR | get --list | check DIR [OPTIONS]",
-        .summary = "download a data set, or look for what is wrong with one",
-        .details = "\n'der data get --help' and 'der data check --help' list the options.\n",
-        .run = cmd_data,
-    },
-    {
-        .name = "eval",
-        .usage = "MODEL --data DIR [OPTIONS]",
-        .summary = "test a model on a data set",
-        .details = "\n'der eval --help' lists the options.\n",
-        .run = cmd_eval,
-    },
-    {
-        .name = "export",
-        .usage = "MODEL --onnx FILE [OPTIONS]",
-        .summary = "write a model for other programs: ONNX",
-        .details = "\n'der export --help' lists the options.\n",
-        .run = cmd_export,
-    },
-    {
-        .name = "help",
-        .usage = "[COMMAND]",
-        .summary = "list the commands, or describe one",
-        .details = "",
-        .run = cmd_help,
-    },
-    {
-        .name = "import",
-        .usage = "FILE [OPTIONS]",
-        .summary = "check weights that others trained, to begin with",
-        .details = "\n'der import --help' lists the options.\n",
-        .run = cmd_import,
-    },
-    {
-        .name = "info",
-        .usage = "MODEL|RUN|--preset NAME [OPTIONS]",
-        .summary = "describe a model, a run or a preset",
-        .details = "\n'der info --help' lists the options.\n",
-        .run = cmd_info,
-    },
-    {
-        .name = "learn",
-        .usage = "MODEL --new DIR [OPTIONS]",
-        .summary = "add the classes of an image folder to a model",
-        .details = "\n'der learn --help' lists the options.\n",
-        .run = cmd_learn,
-    },
-    {
-        .name = "nets",
-        .usage = "",
-        .summary = "list the networks that can serve as extractors",
-        .details = "",
-        .run = cmd_nets,
-    },
-    {
-        .name = "predict",
-        .usage = "MODEL IMAGE|DIR|-... [OPTIONS]",
-        .summary = "name the classes of pictures",
-        .details = "\n'der predict --help' lists the options.\n",
-        .run = cmd_predict,
-    },
-    {
-        .name = "presets",
-        .usage = "[NAME] [OPTIONS]",
-        .summary = "list the presets, or every setting of one",
-        .details = "\n'der presets --help' lists the options.\n",
-        .run = cmd_presets,
-    },
-    {
-        .name = "report",
-        .usage = "RUN... -o FILE [OPTIONS]",
-        .summary = "show what runs came to: one page, or a table",
-        .details = "\n'der report --help' lists the options.\n",
-        .run = cmd_report,
-    },
-    {
-        .name = "reproduce",
-        .usage = "TABLE --data DIR --out DIR [OPTIONS]",
-        .summary = "run a table of the paper again, beside its numbers",
-        .details = "\n'der reproduce --help' lists the options.\n",
-        .run = cmd_reproduce,
-    },
-    {
-        .name = "train",
-        .usage = "--data DIR [OPTIONS]",
-        .summary = "train a network on a data set and test it",
-        .details = "\n'der train --help' lists the options.\n",
-        .run = cmd_train,
-    },
-    {
-        .name = "version",
-        .usage = "",
-        .summary = "show the version and what is built in",
-        .details = "",
-        .run = cmd_version,
-    },
+enum { COMMANDS_MAX = 64 };
+
+const struct command *const commands[] = {
+    &command_completion, &command_data,    &command_eval,    &command_export,
+    &command_help,       &command_import,  &command_info,    &command_learn,
+    &command_nets,       &command_predict, &command_presets, &command_report,
+    &command_reproduce,  &command_train,   &command_version, NULL,
 };
 
-const int n_commands = (int)(sizeof commands / sizeof commands[0]);
+const struct exit_meaning exit_meanings[] = {
+    {EXIT_OK, "success"},
+    {EXIT_RUN, "the run failed, or was interrupted"},
+    {EXIT_USAGE, "the command line was not understood"},
+    {EXIT_DATA, "a file or data set is missing or malformed"},
+    {EXIT_DEVICE, "the compute device is missing or failed"},
+};
+const int n_exit_meanings = (int)(sizeof exit_meanings / sizeof exit_meanings[0]);
 
-const struct command *command_find(const char *name)
+const char *command_word(const struct command *command)
 {
-    for (int i = 0; i < n_commands; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
+    const char *space = strrchr(command->name, ' ');
+    return space ? space + 1 : command->name;
+}
+
+static const struct command *find(const struct command *const *list, const char *word)
+{
+    for (int i = 0; list && list[i]; i++)
+        if (strcmp(command_word(list[i]), word) == 0)
+            return list[i];
     return NULL;
 }
 
-const char *command_suggest(const char *name)
+const struct command *command_find(const char *name)
 {
-    return der_suggest(name, &commands[0].name, n_commands, sizeof commands[0]);
+    return find(commands, name);
+}
+
+const struct command *command_part(const struct command *command, const char *word)
+{
+    return find(command->parts, word);
+}
+
+static const char *suggest(const struct command *const *list, const char *word)
+{
+    const char *words[COMMANDS_MAX];
+    int n = 0;
+    for (; list[n] && n < COMMANDS_MAX; n++)
+        words[n] = command_word(list[n]);
+    return der_suggest(word, words, n, sizeof *words);
+}
+
+enum exit_code fail_unknown_command(const char *name)
+{
+    const char *close = suggest(commands, name);
+    if (close)
+        return fail(EXIT_USAGE, "unknown command '%s'; did you mean '%s'?", name, close);
+    return fail(EXIT_USAGE, "unknown command '%s'; 'der help' lists the commands", name);
+}
+
+enum exit_code fail_unknown_part(const struct command *command, const char *word)
+{
+    const char *close = suggest(command->parts, word);
+    if (close)
+        return fail(EXIT_USAGE, "'der %s' does not know '%s'; did you mean '%s'?", command->name,
+                    word, close);
+    return fail(EXIT_USAGE, "'der %s' does not know '%s'; see 'der help %s'", command->name, word,
+                command->name);
+}
+
+static enum exit_code run_part(const struct command *command, int argc, char **argv)
+{
+    if (argc < 2)
+        return fail(EXIT_USAGE, "what 'der %s' is to do is missing; see 'der help %s'",
+                    command->name, command->name);
+    if (options_is_help(argv[1])) {
+        help_command(command);
+        return EXIT_OK;
+    }
+    const struct command *part = command_part(command, argv[1]);
+    if (!part)
+        return fail_unknown_part(command, argv[1]);
+    return command_run(part, argc - 1, argv + 1);
+}
+
+enum exit_code command_run(const struct command *command, int argc, char **argv)
+{
+    if (command->parts)
+        return run_part(command, argc, argv);
+    void *request = calloc(1, command->request_size + 1);
+    if (!request)
+        return fail_status(NULL, DER_NOMEM);
+    if (command->defaults)
+        memcpy(request, command->defaults, command->request_size);
+    bool wants_help;
+    enum exit_code code = options_parse(command, argc, argv, request, &wants_help);
+    if (code == EXIT_OK && wants_help)
+        help_command(command);
+    else if (code == EXIT_OK)
+        code = command->run(request);
+    free(request);
+    return code;
 }

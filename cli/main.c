@@ -4,7 +4,9 @@
  * It uses the public interface of the library and nothing else, so that whatever it does a
  * program of one's own can do.
  */
-#include "cli.h"
+#include "options.h"
+
+#include <der/suggest.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,11 +25,20 @@ static enum exit_code finish(enum exit_code code)
 /* --help and --version are what people try first; they are the commands of the same names. */
 static const char *command_name(const char *argument)
 {
-    if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0)
+    if (options_is_help(argument))
         return "help";
     if (strcmp(argument, "--version") == 0)
         return "version";
     return argument;
+}
+
+static enum exit_code fail_option(const char *option)
+{
+    static const char *const options[] = {"--help", "--version"};
+    const char *close = der_suggest(option, options, 2, sizeof *options);
+    if (close)
+        return fail(EXIT_USAGE, "unknown option '%s'; did you mean '%s'?", option, close);
+    return fail(EXIT_USAGE, "unknown option '%s'; 'der help' lists the commands", option);
 }
 
 static enum exit_code dispatch(int argc, char **argv)
@@ -36,11 +47,9 @@ static enum exit_code dispatch(int argc, char **argv)
         return fail(EXIT_USAGE, "no command given; 'der help' lists them");
 
     const struct command *command = command_find(command_name(argv[1]));
-    if (!command && argv[1][0] == '-')
-        return fail(EXIT_USAGE, "unknown option '%s'; 'der help' lists the commands", argv[1]);
     if (!command)
-        return fail_unknown_command(argv[1]);
-    return command->run(argc - 1, argv + 1);
+        return argv[1][0] == '-' ? fail_option(argv[1]) : fail_unknown_command(argv[1]);
+    return command_run(command, argc - 1, argv + 1);
 }
 
 /* Compute threads that wait for each other spin by default. Where anything else runs on the machine that

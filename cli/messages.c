@@ -2,15 +2,19 @@
  * What the program says when something is wrong: one line on stderr that starts with "der: ".
  */
 #include "cli.h"
+#include "style.h"
 #include "text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
 /* Messages quote names of files and classes, which may hold anything. */
-static void show(const char *kind, const char *text)
+static void show(enum style style, const char *kind, const char *text)
 {
-    fprintf(stderr, "der: %s", kind);
+    style_begin(stderr, style);
+    fprintf(stderr, "der:%s", kind);
+    style_end(stderr);
+    fputc(' ', stderr);
     text_print(stderr, text);
     fputc('\n', stderr);
 }
@@ -23,7 +27,7 @@ enum exit_code fail(enum exit_code code, const char *format, ...)
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    show("", text);
+    show(STYLE_ERROR, "", text);
     return code;
 }
 
@@ -31,20 +35,7 @@ void show_warning(void *user, enum der_log_level level, const char *text)
 {
     (void)user;
     if (level <= DER_LOG_WARNING)
-        show("warning: ", text);
-}
-
-enum exit_code fail_unknown_command(const char *name)
-{
-    const char *close = command_suggest(name);
-    if (close)
-        return fail(EXIT_USAGE, "unknown command '%s'; did you mean '%s'?", name, close);
-    return fail(EXIT_USAGE, "unknown command '%s'; 'der help' lists the commands", name);
-}
-
-enum exit_code fail_unexpected_argument(const char *command, const char *argument)
-{
-    return fail(EXIT_USAGE, "unexpected argument '%s'; see 'der help %s'", argument, command);
+        show(STYLE_WARNING, " warning:", text);
 }
 
 enum exit_code fail_status(const struct der_ctx *ctx, enum der_status status)

@@ -1,5 +1,6 @@
 #include "options.h"
 
+#include <der/settings.h>
 #include <der/suggest.h>
 
 #include <errno.h>
@@ -9,53 +10,197 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_SHOWN_MAX = 63, FLAG_COLUMN = 24 };
+enum { NAME_SHOWN_MAX = 63, NAMES_MAX = 64, CHOICES_MAX = 16 };
 
-static enum exit_code store_int(const struct option *option, const char *text)
+const char *const PRECISIONS[] = {"f32", "tf32", "bf16", NULL};
+const char *const BAD_IMAGE_WORDS[] = {"stop", "skip", NULL};
+
+/* ---- asking the table -------------------------------------------------------------------------------- */
+
+bool options_is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+bool option_is_word(const struct option *option)
+{
+    return option->type == OPTION_WORD || option->type == OPTION_WORDS;
+}
+
+bool option_is_repeatable(const struct option *option)
+{
+    return option->type == OPTION_TEXTS || option->type == OPTION_CHOICES;
+}
+
+static bool is_named(const struct option *option, const char *word)
+{
+    if (option_is_word(option) || word[0] != '-')
+        return false;
+    if (word[1] != '-')
+        return option->letter && word[1] == option->letter && word[2] == '\0';
+    size_t length = strcspn(word + 2, "=");
+    return strlen(option->name) == length && strncmp(option->name, word + 2, length) == 0;
+}
+
+const struct option *option_named(const struct command *command, const char *word)
+{
+    for (int i = 0; i < command->n_options; i++)
+        if (is_named(&command->options[i], word))
+            return &command->options[i];
+    return NULL;
+}
+
+const struct option *option_of_word(const struct command *command, int number)
+{
+    for (int i = 0; i < command->n_options; i++) {
+        const struct option *option = &command->options[i];
+        if (option->type == OPTION_WORDS || (option->type == OPTION_WORD && number-- == 0))
+            return option;
+    }
+    return NULL;
+}
+
+static int count(const char *const *choices)
+{
+    int n = 0;
+    while (choices[n])
+        n++;
+    return n;
+}
+
+/* "a|b|c", or "a, b or c": `last` stands before the last one. */
+static const char *join(const char *const *choices, const char *between, const char *last,
+                        char text[OPTION_TEXT_MAX])
+{
+    int n = count(choices);
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < n && used < OPTION_TEXT_MAX; i++) {
+        const char *before = i == 0 ? "" : i == n - 1 ? last : between;
+        used += (size_t)snprintf(text + used, OPTION_TEXT_MAX - used, "%s%s", before, choices[i]);
+    }
+    return text;
+}
+
+const char *option_argument(const struct option *option, char text[OPTION_TEXT_MAX])
+{
+    if (option_is_word(option) || option->type == OPTION_FLAG)
+        return "";
+    if (option->argument)
+        return option->argument;
+    if (!option->setting)
+        return join(option->choices, "|", "|", text);
+    const char *words[CHOICES_MAX + 1] = {NULL};
+    for (int i = 0; i < CHOICES_MAX && der_setting_choice(option->setting, i); i++)
+        words[i] = der_setting_choice(option->setting, i);
+    return join(words, "|", "|", text);
+}
+
+/* ---- mistakes ---------------------------------------------------------------------------------------- */
+
+static enum exit_code fail_unknown(const struct command *command, const char *word)
+{
+    const char *names[NAMES_MAX] = {"help"};
+    int n = 1;
+    for (int i = 0; i < command->n_options && n < NAMES_MAX; i++)
+        if (!option_is_word(&command->options[i]))
+            names[n++] = command->options[i].name;
+    char shown[NAME_SHOWN_MAX + 1];
+    (void)snprintf(shown, sizeof shown, "%.*s", (int)strcspn(word, "="), word);
+    const char *close = der_suggest(shown + strspn(shown, "-"), names, n, sizeof *names);
+    if (close)
+        return fail(EXIT_USAGE, "unknown option '%s'; did you mean '--%s'?", shown, close);
+    return fail(EXIT_USAGE, "unknown option '%s'; see 'der help %s'", shown, command->name);
+}
+
+int option_choose(const char *name, const char *const *choices, const char *word)
+{
+    for (int i = 0; choices[i]; i++)
+        if (strcmp(word, choices[i]) == 0)
+            return i;
+    char text[OPTION_TEXT_MAX];
+    const char *close = der_suggest(word, choices, count(choices), sizeof *choices);
+    if (close)
+        (void)fail(EXIT_USAGE, "%s does not take '%s'; did you mean '%s'?", name, word, close);
+    else
+        (void)fail(EXIT_USAGE, "%s does not take '%s', but %s", name, word,
+                   join(choices, ", ", " or ", text));
+    return -1;
+}
+
+/* ---- values ------------------------------------------------------------------------------------------ */
+
+static enum exit_code store_int(const struct option *option, const char *text, void *target)
 {
     char *end;
     errno = 0;
     long value = strtol(text, &end, 10);
     if (end == text || *end || errno || value < INT_MIN || value > INT_MAX)
         return fail(EXIT_USAGE, "--%s wants a whole number, not '%s'", option->name, text);
-    *(int *)option->target = (int)value;
+    if (value < option->at_least)
+        return fail(EXIT_USAGE, "--%s wants %d or more, not %ld", option->name, option->at_least,
+                    value);
+    *(int *)target = (int)value;
     return EXIT_OK;
 }
 
-static enum exit_code store_number(const struct option *option, const char *text)
+static enum exit_code store_number(const struct option *option, const char *text, void *target)
 {
     char *end;
     double value = strtod(text, &end);
     if (end == text || *end || !isfinite(value))
         return fail(EXIT_USAGE, "--%s wants a number, not '%s'", option->name, text);
-    *(double *)option->target = value;
+    if (value < option->at_least)
+        return fail(EXIT_USAGE, "--%s wants %d or more, not %g", option->name, option->at_least,
+                    value);
+    *(double *)target = value;
     return EXIT_OK;
 }
 
-static enum exit_code store_texts(const struct option *option, const char *text)
+/* Enums are written through int. */
+_Static_assert(sizeof(enum exit_code) == sizeof(int), "enum");
+
+static enum exit_code store_choice(const struct option *option, const char *text, void *target)
 {
-    struct option_texts *texts = option->target;
+    char name[NAME_SHOWN_MAX];
+    (void)snprintf(name, sizeof name, "--%s", option->name);
+    int which = option_choose(name, option->choices, text);
+    if (which < 0)
+        return EXIT_USAGE;
+    if (option->type == OPTION_CHOICES)
+        *(unsigned *)target |= 1u << which;
+    else
+        memcpy(target, &which, sizeof which);
+    return EXIT_OK;
+}
+
+static enum exit_code store_texts(const struct option *option, const char *text, void *target)
+{
+    struct option_texts *texts = target;
     if (texts->n == OPTION_TEXTS_MAX)
         return fail(EXIT_USAGE, "--%s is given more than %d times", option->name, OPTION_TEXTS_MAX);
     texts->text[texts->n++] = text;
     return EXIT_OK;
 }
 
-static enum exit_code store(const struct option *option, const char *text)
+static enum exit_code store(const struct option *option, const char *text, void *target)
 {
     switch (option->type) {
     case OPTION_TEXT:
     case OPTION_WORD:
-        *(const char **)option->target = text;
+        *(const char **)target = text;
         return EXIT_OK;
     case OPTION_INT:
-        return store_int(option, text);
+        return store_int(option, text, target);
     case OPTION_NUMBER:
-        return store_number(option, text);
+        return store_number(option, text, target);
+    case OPTION_CHOICE:
+    case OPTION_CHOICES:
+        return store_choice(option, text, target);
     case OPTION_TEXTS:
-        return store_texts(option, text);
+        return store_texts(option, text, target);
     case OPTION_FLAG:
-        *(bool *)option->target = true;
+        *(bool *)target = true;
         return EXIT_OK;
     case OPTION_WORDS:
         break; /* take_word stores them */
@@ -63,108 +208,99 @@ static enum exit_code store(const struct option *option, const char *text)
     return EXIT_USAGE;
 }
 
-static enum exit_code fail_unknown(const struct option *options, int n, const char *word,
-                                   size_t length)
-{
-    char name[NAME_SHOWN_MAX + 1];
-    (void)snprintf(name, sizeof name, "%.*s",
-                   (int)(length < NAME_SHOWN_MAX ? length : NAME_SHOWN_MAX), word);
-    const char *close = der_suggest(name, &options[0].name, n, sizeof options[0]);
-    if (close)
-        return fail(EXIT_USAGE, "unknown option '--%s'; did you mean '--%s'?", name, close);
-    return fail(EXIT_USAGE, "unknown option '--%s'", name);
-}
+/* ---- the command line -------------------------------------------------------------------------------- */
 
-static bool is_word(const struct option *option)
-{
-    return option->type == OPTION_WORD || option->type == OPTION_WORDS;
-}
+/* How far it has been read. */
+struct reading {
+    const struct command *command;
+    int argc;
+    char **argv;
+    char *request;
+    int at;
+    int n_words;
+};
 
 /* argv[at] joins the words before it, which lie further left. */
-static enum exit_code store_word(struct option_words *words, char **argv, int at)
+static enum exit_code take_word(struct reading *r)
 {
-    words->word = argv + 1;
-    words->word[words->n++] = argv[at];
+    char *word = r->argv[r->at];
+    const struct option *option = option_of_word(r->command, r->n_words++);
+    if (!option)
+        return fail(EXIT_USAGE, "unexpected argument '%s'; see 'der help %s'", word,
+                    r->command->name);
+    if (option->type == OPTION_WORD)
+        return store(option, word, r->request + option->at);
+    struct option_words *words = (struct option_words *)(void *)(r->request + option->at);
+    words->word = r->argv + 1;
+    words->word[words->n++] = word;
     return EXIT_OK;
 }
 
-/* The row of the word argv[at]: the first whose target is still empty, or which takes all. */
-static enum exit_code take_word(const struct option *options, int n, char **argv, int at)
+/* argv[at] is a flag; `at` moves on to its value when that is the next argument. */
+static enum exit_code take_flag(struct reading *r)
 {
-    for (int i = 0; i < n; i++) {
-        if (options[i].type == OPTION_WORD && !*(const char **)options[i].target)
-            return store(&options[i], argv[at]);
-        if (options[i].type == OPTION_WORDS)
-            return store_word(options[i].target, argv, at);
-    }
-    return fail_unexpected_argument(argv[0], argv[at]);
-}
-
-/* The value of a flag: behind its equals sign, or the next argument, to which *at moves on. */
-static enum exit_code take_value(const struct option *option, const char *equals, int argc,
-                                 char **argv, int *at)
-{
-    if (option->type == OPTION_FLAG) {
-        if (equals)
-            return fail(EXIT_USAGE, "--%s takes no value", option->name);
-        return store(option, "");
-    }
-    const char *value = equals ? equals + 1 : NULL;
-    if (!value && ++*at < argc)
-        value = argv[*at];
-    if (!value)
-        return fail(EXIT_USAGE, "--%s wants a value: %s", option->name, option->argument);
-    return store(option, value);
-}
-
-/* argv[*at] is a flag; *at moves on to its value when that is the next argument. */
-static enum exit_code take_flag(const struct option *options, int n, int argc, char **argv, int *at)
-{
-    const char *word = argv[*at] + 2;
+    const char *word = r->argv[r->at];
+    const struct option *option = option_named(r->command, word);
+    if (!option)
+        return fail_unknown(r->command, word);
     const char *equals = strchr(word, '=');
-    size_t length = equals ? (size_t)(equals - word) : strlen(word);
-    int which = 0;
-    while (which < n && (is_word(&options[which]) || strlen(options[which].name) != length ||
-                         strncmp(options[which].name, word, length) != 0))
-        which++;
-    if (which == n)
-        return fail_unknown(options, n, word, length);
-    return take_value(&options[which], equals, argc, argv, at);
+    void *target = r->request + option->at;
+    if (option->type == OPTION_FLAG)
+        return equals ? fail(EXIT_USAGE, "--%s takes no value", option->name)
+                      : store(option, "", target);
+    const char *value = equals ? equals + 1 : NULL;
+    if (!value && ++r->at < r->argc)
+        value = r->argv[r->at];
+    char text[OPTION_TEXT_MAX];
+    if (!value)
+        return fail(EXIT_USAGE, "--%s wants a value: %s", option->name,
+                    option_argument(option, text));
+    return store(option, value, target);
 }
 
-/* The option "out" when a word is its short form and there is such an option; NULL otherwise. */
-static const struct option *find_short(const struct option *options, int n, const char *word)
+static bool is_missing(const struct option *option, const char *request)
 {
-    for (int i = 0; i < n && strcmp(word, "-o") == 0; i++)
-        if (strcmp(options[i].name, "out") == 0)
-            return &options[i];
-    return NULL;
+    const void *target = request + option->at;
+    if (!option->required)
+        return false;
+    if (option->type == OPTION_WORDS)
+        return ((const struct option_words *)target)->n == 0;
+    return !*(const char *const *)target;
 }
 
-enum exit_code options_parse(const struct option *options, int n, int argc, char **argv)
+static enum exit_code check_required(const struct command *command, const char *request)
 {
-    enum exit_code code = EXIT_OK;
+    for (int i = 0; i < command->n_options; i++) {
+        const struct option *option = &command->options[i];
+        if (is_missing(option, request))
+            return fail(EXIT_USAGE, "%s%s is missing; see 'der help %s'",
+                        option_is_word(option) ? "" : "--", option->name, command->name);
+    }
+    return EXIT_OK;
+}
+
+enum exit_code options_parse(const struct command *command, int argc, char **argv, void *request,
+                             bool *wants_help)
+{
+    struct reading r = {.command = command, .argc = argc, .argv = argv, .request = request};
     bool only_words = false;
-    for (int i = 1; i < argc && code == EXIT_OK; i++) {
-        const struct option *by_letter = only_words ? NULL : find_short(options, n, argv[i]);
-        if (by_letter)
-            code = take_value(by_letter, NULL, argc, argv, &i);
-        else if (only_words || strncmp(argv[i], "--", 2) != 0)
-            code = take_word(options, n, argv, i);
-        else if (argv[i][2] == '\0')
+    *wants_help = false;
+    for (r.at = 1; r.at < argc; r.at++) {
+        const char *word = argv[r.at];
+        bool is_word = only_words || word[0] != '-' || word[1] == '\0';
+        enum exit_code code = EXIT_OK;
+        if (is_word) {
+            code = take_word(&r);
+        } else if (strcmp(word, "--") == 0) {
             only_words = true;
-        else
-            code = take_flag(options, n, argc, argv, &i);
+        } else if (options_is_help(word)) {
+            *wants_help = true;
+            return EXIT_OK;
+        } else {
+            code = take_flag(&r);
+        }
+        if (code != EXIT_OK)
+            return code;
     }
-    return code;
-}
-
-void options_print(const struct option *options, int n)
-{
-    for (int i = 0; i < n; i++) {
-        char flag[NAME_SHOWN_MAX + 1];
-        (void)snprintf(flag, sizeof flag, "%s%s%s%s", is_word(&options[i]) ? "" : "--",
-                       options[i].name, options[i].argument[0] ? " " : "", options[i].argument);
-        printf("  %-*s %s\n", FLAG_COLUMN, flag, options[i].help);
-    }
+    return check_required(command, request);
 }

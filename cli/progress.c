@@ -1,9 +1,10 @@
 #include "progress.h"
 
+#include "style.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
-#include <unistd.h>
 
 static const double PLAIN_SECONDS = 30.0; /* between two lines of a log */
 static const double REDRAW_SECONDS = 0.1; /* between two states of a line on a terminal */
@@ -34,7 +35,7 @@ void progress_end(struct progress *progress)
 
 void progress_show(struct progress *progress, const struct der_progress *p)
 {
-    int terminal = isatty(STDERR_FILENO);
+    bool terminal = style_is_terminal(stderr);
     if (!terminal && (!p->epoch_done || progress_clock() - progress->last_line < PLAIN_SECONDS))
         return;
     progress->last_line = progress_clock();
@@ -58,7 +59,7 @@ void progress_show(struct progress *progress, const struct der_progress *p)
 void progress_show_images(struct progress *progress, int64_t done, int64_t total)
 {
     double now = progress_clock();
-    if (!isatty(STDERR_FILENO) || now - progress->last_line < REDRAW_SECONDS)
+    if (!style_is_terminal(stderr) || now - progress->last_line < REDRAW_SECONDS)
         return;
     double seconds = now - progress->started;
     char left[32];

@@ -1,6 +1,6 @@
 #include "running.h"
 
-#include "cli.h"
+#include "style.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -32,31 +32,12 @@ bool running_is_interrupted(void *user)
 void running_show_step(bool *has_header, const struct der_step *step)
 {
     if (!*has_header)
-        printf("%7s %8s %8s %8s %8s %12s %9s\n", "step", "classes", "top-1 %", "top-5 %", "avg-1 %",
-               "parameters", "seconds");
+        style_heading("%7s %8s %8s %8s %8s %12s %9s\n", "step", "classes", "top-1 %", "top-5 %",
+                      "avg-1 %", "parameters", "seconds");
     *has_header = true;
     printf("%3d/%-3d %8d %8.2f %8.2f %8.2f %12" PRId64 " %9.1f\n", step->step, step->n_steps,
            step->n_classes, step->top1, step->top5, step->avg_top1, step->params, step->seconds);
     (void)fflush(stdout);
-}
-
-int running_choose(const char *command, const char *flag, const char *word,
-                   const char *const *words, int n)
-{
-    for (int i = 0; i < n; i++)
-        if (strcmp(word, words[i]) == 0)
-            return i;
-    (void)fail(EXIT_USAGE, "--%s does not take '%s'; see 'der %s --help'", flag, word, command);
-    return -1;
-}
-
-bool running_precision(const char *command, const char *word, enum der_precision *out)
-{
-    static const char *const words[] = {"f32", "tf32", "bf16"};
-    int which = running_choose(command, "precision", word, words, 3);
-    if (which >= 0)
-        *out = (enum der_precision)which;
-    return which >= 0;
 }
 
 bool running_count(const char *text, int64_t *out)

@@ -1,8 +1,8 @@
-# cmake -DOUT=FILE -DFOLDER=DIR -P Embed.cmake: writes a C file that holds the files of a folder, as
-# src/report/page.h declares them.
+# cmake -DOUT=FILE -DFOLDER=DIR -DHEADER=H -DTYPE=T -DNAME=N -P Embed.cmake: writes a C file that holds the files of
+# a folder, as the header H declares them: an array N of struct T, whose members are name, data and size.
 file(GLOB FILES ${FOLDER}/*)
-set(text "/* The files of src/report/page. Written by the build from cmake/Embed.cmake; do not edit. */\n")
-string(APPEND text "#include \"report/page.h\"\n")
+set(text "/* The files of a folder. Written by the build from cmake/Embed.cmake; do not edit. */\n")
+string(APPEND text "#include \"${HEADER}\"\n")
 set(rows "")
 set(number 0)
 foreach(file IN LISTS FILES)
@@ -14,5 +14,5 @@ foreach(file IN LISTS FILES)
     string(APPEND rows "    {\"${name}\", FILE_${number}, sizeof FILE_${number} - 1},\n")
     math(EXPR number "${number} + 1")
 endforeach()
-string(APPEND text "\nconst struct page_file PAGE_FILES[] = {\n${rows}    {0},\n};\n")
+string(APPEND text "\nconst struct ${TYPE} ${NAME}[] = {\n${rows}    {0},\n};\n")
 file(WRITE ${OUT} "${text}")

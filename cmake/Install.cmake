@@ -28,7 +28,10 @@ install(TARGETS der EXPORT der_targets
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS der_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY include/der DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(FILES man/der.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+file(GLOB man_pages CONFIGURE_DEPENDS man/*.1)
+install(FILES ${man_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES cli/shell/der.bash RENAME der DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES cli/shell/der.zsh RENAME _der DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 
 # pkg-config
 der_way(prefix_from_pkgconfig ${pkgconfig_dir} .)

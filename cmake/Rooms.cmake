@@ -18,15 +18,17 @@ function(der_room_sources room out)
     set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
-# der_embed_page(TARGET): the report's page becomes part of the library.
-function(der_embed_page target)
-    file(GLOB page_files CONFIGURE_DEPENDS src/report/page/*)
-    set(page_source ${generated_dir}/page_files.c)
-    add_custom_command(OUTPUT ${page_source}
-                       COMMAND ${CMAKE_COMMAND} -DOUT=${page_source}
-                               -DFOLDER=${CMAKE_CURRENT_SOURCE_DIR}/src/report/page -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/Embed.cmake
-                       DEPENDS ${page_files} ${CMAKE_CURRENT_SOURCE_DIR}/cmake/Embed.cmake VERBATIM)
-    target_sources(${target} PRIVATE ${page_source})
+# der_embed(TARGET FOLDER HEADER TYPE NAME): the files of a folder become part of a target, as the header declares.
+function(der_embed target folder header type name)
+    set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
+    set(script ${CMAKE_CURRENT_SOURCE_DIR}/cmake/Embed.cmake)
+    file(GLOB files CONFIGURE_DEPENDS ${folder}/*)
+    set(source ${generated_dir}/${type}s.c)
+    add_custom_command(OUTPUT ${source}
+                       COMMAND ${CMAKE_COMMAND} -DOUT=${source} -DFOLDER=${folder} -DHEADER=${header} -DTYPE=${type}
+                               -DNAME=${name} -P ${script}
+                       DEPENDS ${files} ${script} VERBATIM)
+    target_sources(${target} PRIVATE ${source})
 endfunction()
 
 foreach(room IN LISTS der_rooms)
@@ -40,7 +42,7 @@ foreach(room IN LISTS der_rooms)
     target_include_directories(${target} PRIVATE include src ${generated_dir} ${CJSON_INCLUDE_DIR})
     target_link_libraries(${target} PRIVATE der_flags)
     if(room STREQUAL "report")
-        der_embed_page(${target})
+        der_embed(${target} src/report/page report/page.h page_file PAGE_FILES)
     endif()
     list(APPEND room_targets ${target})
     if(room MATCHES "^backend/(.*)")

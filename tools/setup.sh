@@ -67,6 +67,9 @@ optional=(
     "python3-torch:has_torch"
     "python3-pil:/usr/bin/python3 -c 'import PIL'"
     "chromium:command -v chromium || command -v chromium-browser || command -v google-chrome"
+    "zsh:command -v zsh"
+    "mandoc:command -v mandoc"
+    "man-db:command -v man && command -v groff"
     "locales:command -v localedef && test -f /usr/share/i18n/locales/de_DE"
 )
 if [ "${1:-}" = demo ]; then

@@ -28,6 +28,25 @@ struct der_reproduction_item {
     enum der_run_state state;
 };
 
+/* A table or figure of the paper that can be run again. Strings are of static storage. */
+struct der_paper_table {
+    const char *name; /* "T1" ... "T8", "fig1" */
+    const char *title;
+    int n_rows;
+};
+
+/* A row of such a table. Strings are of static storage. */
+struct der_paper_row {
+    const char *label; /* unique in its table */
+    const char *name;  /* the paper's for it, which rows may share; NULL: it has none */
+};
+
+DER_API int der_paper_table_count(void);
+DER_API DER_NODISCARD enum der_status der_paper_table_describe(struct der_ctx *ctx, int index,
+                                                               struct der_paper_table *out);
+DER_API DER_NODISCARD enum der_status der_paper_row_describe(struct der_ctx *ctx, int table,
+                                                             int index, struct der_paper_row *out);
+
 struct der_reproduce_options {
     const char *table;       /* "T1" ... "T8", "fig1"; required */
     const char *const *rows; /* rows to run, by their labels or the paper's names (all) */

@@ -34,6 +34,10 @@ DER_API int der_setting_count(void);
 DER_API DER_NODISCARD enum der_status der_setting_describe(struct der_ctx *ctx, int index,
                                                            struct der_setting_info *out);
 
+/* The choice-th word (from 0) that a setting may be, "true" and "false" of a switch; NULL when there is none, as where
+ * it takes numbers or free text, or no such setting. Static storage. */
+DER_API const char *der_setting_choice(const char *key, int choice);
+
 /* All settings of a run, resolved. */
 struct der_settings;
 

@@ -13,6 +13,43 @@ struct der_reproduction {
     char *text; /* the latest answer of der_reproduction_text */
 };
 
+int der_paper_table_count(void)
+{
+    int n;
+    (void)paper_tables(&n);
+    return n;
+}
+
+enum der_status der_paper_table_describe(struct der_ctx *ctx, int index,
+                                         struct der_paper_table *out)
+{
+    int n;
+    const struct paper_table *tables = paper_tables(&n);
+    *out = (struct der_paper_table){0};
+    if (index < 0 || index >= n)
+        return ctx_fail(ctx, DER_ARG, "there is no table %d; there are %d", index, n);
+    out->name = tables[index].id;
+    out->title = tables[index].title;
+    (void)paper_runs(out->name, &out->n_rows);
+    return DER_OK;
+}
+
+enum der_status der_paper_row_describe(struct der_ctx *ctx, int table, int index,
+                                       struct der_paper_row *out)
+{
+    struct der_paper_table described;
+    *out = (struct der_paper_row){0};
+    TRY(der_paper_table_describe(ctx, table, &described));
+    if (index < 0 || index >= described.n_rows)
+        return ctx_fail(ctx, DER_ARG, "%s has no row %d; it has %d", described.name, index,
+                        described.n_rows);
+    int n;
+    const struct paper_run *row = &paper_runs(described.name, &n)[index];
+    out->label = row->label;
+    out->name = row->value_row;
+    return DER_OK;
+}
+
 static struct der_reproduction_item public_item(const struct reproduce_item *item)
 {
     static const enum der_run_state states[] = {

@@ -92,6 +92,30 @@ static void test_an_unknown_table_gives_nothing(void **state)
     der_reproduction_free(other);
 }
 
+static void test_tables_and_rows_are_listed(void **state)
+{
+    struct fixture *f = *state;
+    struct der_paper_table table;
+    struct der_paper_row row;
+    int n = der_paper_table_count();
+    for (int i = 0; i < n; i++) {
+        assert_ok(f->ctx, der_paper_table_describe(f->ctx, i, &table));
+        assert_true(strlen(table.name) > 0 && strlen(table.title) > 0 && table.n_rows > 0);
+        for (int k = 0; k < table.n_rows; k++)
+            assert_ok(f->ctx, der_paper_row_describe(f->ctx, i, k, &row));
+        assert_int_equal(der_paper_row_describe(f->ctx, i, table.n_rows, &row), DER_ARG);
+        assert_non_null(strstr(der_ctx_error(f->ctx), table.name));
+    }
+    assert_string_equal(table.name, "fig1");
+    assert_ok(f->ctx, der_paper_row_describe(f->ctx, 0, 0, &row));
+    assert_string_equal(row.label, "joint, 5 steps");
+    assert_string_equal(row.name, "joint");
+    assert_int_equal(der_paper_row_describe(f->ctx, 0, -1, &row), DER_ARG);
+    assert_int_equal(der_paper_table_describe(f->ctx, -1, &table), DER_ARG);
+    assert_int_equal(der_paper_row_describe(f->ctx, n, 0, &row), DER_ARG);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "there is no table"));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -100,6 +124,7 @@ int main(void)
         TEST(test_rows_are_all_of_the_table),
         TEST(test_the_text_can_be_asked_for_twice),
         TEST(test_an_unknown_table_gives_nothing),
+        TEST(test_tables_and_rows_are_listed),
     };
 #undef TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

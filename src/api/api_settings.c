@@ -5,6 +5,7 @@
 #include "config/preset.h"
 
 #include <assert.h>
+#include <string.h>
 
 int der_preset_count(void)
 {
@@ -37,6 +38,14 @@ enum der_status der_setting_describe(struct der_ctx *ctx, int index, struct der_
     out->fixed_by_preset = setting->owner != OWNER_USER;
     setting_allowed(setting, out->allowed, sizeof out->allowed);
     return DER_OK;
+}
+
+const char *der_setting_choice(const char *key, int choice)
+{
+    for (int i = 0; i < n_settings; i++)
+        if (strcmp(setting_table[i].key, key) == 0)
+            return setting_choice(&setting_table[i], choice);
+    return NULL;
 }
 
 static enum der_status resolve(struct der_settings *settings, const char *preset,

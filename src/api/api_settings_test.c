@@ -51,6 +51,35 @@ static void test_settings_say_what_they_take(void **state)
     test_ctx_free(ctx);
 }
 
+static void test_settings_list_their_choices(void **state)
+{
+    (void)state;
+    assert_string_equal(der_setting_choice("method", 0), "der");
+    assert_string_equal(der_setting_choice("method", 2), "joint");
+    assert_null(der_setting_choice("method", 3));
+    assert_null(der_setting_choice("method", -1));
+    assert_string_equal(der_setting_choice("prune", 1), "false");
+    assert_string_equal(der_setting_choice("augment", 1), "cifar100");
+    assert_null(der_setting_choice("width", 0));
+    assert_null(der_setting_choice("order", 0));
+    assert_null(der_setting_choice("nothing", 0));
+}
+
+static void test_mistyped_choices_get_a_suggestion(void **state)
+{
+    (void)state;
+    static const char *const mistyped[] = {"memory_mode=totl"};
+    struct der_ctx *ctx = test_ctx_new(1);
+    struct der_settings *settings;
+    assert_int_equal(der_settings_new(ctx, "custom", "jiont", NULL, 0, &settings), DER_ARG);
+    assert_non_null(strstr(der_ctx_error(ctx), "did you mean 'joint'? method takes one of der"));
+    assert_int_equal(der_settings_new(ctx, "custom", NULL, mistyped, 1, &settings), DER_ARG);
+    assert_non_null(strstr(der_ctx_error(ctx), "did you mean 'total'?"));
+    assert_int_equal(der_settings_new(ctx, "custom", "forget", NULL, 0, &settings), DER_ARG);
+    assert_null(strstr(der_ctx_error(ctx), "did you mean"));
+    test_ctx_free(ctx);
+}
+
 static void test_settings_are_resolved(void **state)
 {
     (void)state;
@@ -154,6 +183,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_presets_are_listed),
         cmocka_unit_test(test_settings_say_what_they_take),
+        cmocka_unit_test(test_settings_list_their_choices),
+        cmocka_unit_test(test_mistyped_choices_get_a_suggestion),
         cmocka_unit_test(test_settings_are_resolved),
         cmocka_unit_test(test_mistakes_are_refused_and_leave_nothing),
         cmocka_unit_test(test_every_allocation_may_fail),

@@ -67,6 +67,9 @@ NODISCARD enum der_status setting_find(struct der_ctx *ctx, const char *key,
 /* What it may be, in words: "a number above 0, at most 16". */
 void setting_allowed(const struct setting *setting, char *text, size_t size);
 
+/* The i-th word (from 0) that it may be, where it takes one of a few; NULL: there is none. */
+const char *setting_choice(const struct setting *setting, int i);
+
 /* Reads a value. Out of range or malformed: DER_ARG, the message names key, value and what is
  * allowed, and the configuration is as before. Nothing but the one field changes. */
 NODISCARD enum der_status setting_store(struct der_ctx *ctx, const struct setting *setting,

@@ -4,6 +4,7 @@
 #include "config/setting.h"
 
 #include "core/decimal.h"
+#include "core/suggest.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VALUE_SHOWN_MAX = 60, WORD_MAX = 24 };
+enum { VALUE_SHOWN_MAX = 60, WORD_MAX = 24, CHOICES_MAX = 16 };
 
 /* Enums are written through int. */
 _Static_assert(sizeof(enum method) == sizeof(int), "enum");
@@ -84,10 +85,36 @@ void setting_allowed(const struct setting *setting, char *text, size_t size)
     }
 }
 
+const char *setting_choice(const struct setting *setting, int i)
+{
+    static const char *const switches[] = {"true", "false", NULL};
+    const char *const *words = setting->type == SETTING_BOOL ? switches : setting->choices;
+    int n = 0;
+    while (words && words[n])
+        n++;
+    return i >= 0 && i < n ? words[i] : NULL;
+}
+
+/* The choice that a mistyped one is closest to; NULL when none is close. */
+static const char *suggest_choice(const struct setting *setting, const char *text)
+{
+    const char *words[CHOICES_MAX];
+    int n = 0;
+    while (n < CHOICES_MAX && setting_choice(setting, n)) {
+        words[n] = setting_choice(setting, n);
+        n++;
+    }
+    return suggest_word(text, words, n, sizeof *words);
+}
+
 static enum der_status refuse(struct der_ctx *ctx, const struct setting *setting, const char *text)
 {
     char allowed[CTX_ERROR_MAX / 2];
     setting_allowed(setting, allowed, sizeof allowed);
+    const char *close = suggest_choice(setting, text);
+    if (close)
+        return ctx_fail(ctx, DER_ARG, "%s=%.*s is refused; did you mean '%s'? %s takes %s",
+                        setting->key, VALUE_SHOWN_MAX, text, close, setting->key, allowed);
     return ctx_fail(ctx, DER_ARG, "%s=%.*s is refused: %s takes %s", setting->key, VALUE_SHOWN_MAX,
                     text, setting->key, allowed);
 }

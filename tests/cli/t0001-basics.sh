@@ -2,10 +2,6 @@
 # The program without any work: help, version, mistakes on the command line.
 . "$(dirname "$0")/../support/test-lib.sh"
 
-one_line() { # FILE PATTERN: exactly one line, starting with "der: ", that matches
-    [ "$(wc -l <"$1")" -eq 1 ] && grep -q '^der: ' "$1" && grep -q -- "$2" "$1"
-}
-
 expect_code 0 "der help succeeds" "$DER" help
 cp out help.txt
 check "help text is the expected one" diff -u "$test_dir/help.expect" help.txt
@@ -49,15 +45,5 @@ fi
 needed=$(readelf -d "$DER" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
 check "the program uses libder.so" grep -q '^libder\.so' <<<"$needed"
 check_fails "and none of the libraries below it" grep -qE 'dnnl|gomp|cuda|cudnn|curl|archive|nettle' <<<"$needed"
-
-# The man page must know every command and both options.
-commands=$(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' help.txt)
-check "help lists commands" test -n "$commands"
-for word in $commands; do
-    check "man page describes $word" grep -Eq "^\.BR? $word( |\$)" "$root/man/der.1"
-done
-for option in help version; do
-    check "man page describes --$option" grep -q "\\\\-\\\\-$option" "$root/man/der.1"
-done
 
 done_testing

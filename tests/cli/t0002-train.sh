@@ -6,10 +6,6 @@ data=synth:classes=3,train=20,test=10,size=12,seed=1
 tiny=(--threads 1 --set network=resnet32 --set order=seed:1)
 small=(--data "$data" "${tiny[@]}" --set width=0.25 --set epochs=2 --set batch=16 --set lr=0.05)
 
-one_line() { # FILE PATTERN: exactly one line, starting with "der: ", that matches
-    [ "$(wc -l <"$1")" -eq 1 ] && grep -q '^der: ' "$1" && grep -q -- "$2" "$1"
-}
-
 expect_code 0 "training succeeds" "$DER" train "${small[@]}"
 check "the result is on standard output" grep -Eq '^test accuracy: average [0-9.]+ %' out
 check "so is what was trained" grep -q '^3 classes in 1 step, 60 training images' out
@@ -68,11 +64,6 @@ expect_code 0 "flags take their value after an equals sign too" \
 expect_code 0 "the reference back end trains too" \
     "$DER" train --data synth:classes=2,train=8,test=4,size=8,seed=1 "${tiny[@]}" --set width=0.1 \
     --set epochs=1 --set batch=8 --device ref
-
-expect_code 0 "der train --help succeeds" "$DER" train --help
-for flag in $(sed -n 's/^  --\([a-z-]*\) .*/\1/p' out); do
-    check "man page describes --$flag" grep -q -- "\\\\-\\\\-${flag//-/\\\\-}" "$root/man/der.1"
-done
 
 expect_code 2 "data is required" "$DER" train --seed 2
 check "and missing data is named" one_line err "--data"

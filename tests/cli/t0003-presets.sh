@@ -2,10 +2,6 @@
 # `der presets`: the list, the settings of one, overrides, JSON, and what is refused.
 . "$(dirname "$0")/../support/test-lib.sh"
 
-one_line() { # FILE PATTERN: exactly one line, starting with "der: ", that matches
-    [ "$(wc -l <"$1")" -eq 1 ] && grep -q '^der: ' "$1" && grep -q -- "$2" "$1"
-}
-
 has() { # KEY VALUE: the listing in `out` has this line
     awk -v key="$1" -v value="$2" '$1 == key && $2 == value { found = 1 } END { exit !found }' out
 }
@@ -55,12 +51,6 @@ for p in presets:
 else
     skip "and a program can read it" "no python3"
 fi
-
-expect_code 0 "der presets --help succeeds" "$DER" presets --help
-for flag in $(sed -n 's/^  --\([a-z-]*\).*/\1/p' out); do
-    check "man page describes --$flag" grep -q -- "\\\\-\\\\-${flag//-/\\\\-}" "$root/man/der.1"
-done
-check "help lists flags" grep -q '^  --json ' out
 
 expect_code 2 "an unknown preset is a usage error" "$DER" presets cifar100-b0-11
 check "and a known one is suggested" one_line err "did you mean 'cifar100-b0-10'"

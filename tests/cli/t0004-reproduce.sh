@@ -9,10 +9,6 @@ quick=(--data 'synth:classes=100,train=3,test=2,size=8,seed=1' --threads 1
     --set first_epochs=2 --set classifier_epochs=1)
 short=("${quick[@]}" --set epochs=2)
 
-one_line() { # FILE PATTERN: exactly one line, starting with "der: ", that matches
-    [ "$(wc -l <"$1")" -eq 1 ] && grep -q '^der: ' "$1" && grep -q -- "$2" "$1"
-}
-
 ends() { # KEY FILES...: the number at the end of each run
     local key=$1
     shift
@@ -163,11 +159,5 @@ sed -i 's/"top1":[0-9.]*/"top1":99.5/' before/$folder/metrics.jsonl
 expect_code 3 "numbers that do not agree are refused" "$DER" "${run[@]/runs/before}" --orders 1
 check "with file, line and number" one_line err "$folder/metrics.jsonl: line [0-9]*: 'avg_top1' is"
 expect_code 3 "data that is not there is a data error" "$DER" reproduce T8 --data nowhere --out new
-
-expect_code 0 "der reproduce --help succeeds" "$DER" reproduce --help
-for flag in $(sed -n 's/^  --\([a-z-]*\).*/\1/p' out); do
-    check "man page describes --$flag" grep -q -- "\\\\-\\\\-${flag//-/\\\\-}" "$root/man/der.1"
-done
-check "help lists flags" grep -q '^  --dry-run ' out
 
 done_testing

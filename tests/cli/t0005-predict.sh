@@ -2,10 +2,6 @@
 # `der eval`, `der predict` and `der info` on a model that a run of seconds has left.
 . "$(dirname "$0")/../support/test-lib.sh"
 
-one_line() { # FILE PATTERN: exactly one line, starting with "der: ", that matches
-    [ "$(wc -l <"$1")" -eq 1 ] && grep -q '^der: ' "$1" && grep -q -- "$2" "$1"
-}
-
 has_python() { command -v python3 >/dev/null; }
 
 check_json() { # NAME CODE ARGUMENTS...: the Python code holds; without Python it is skipped
@@ -240,12 +236,4 @@ expect_code 2 "one thing at a time" "$DER" info run --preset custom
 expect_code 2 "something is wanted" "$DER" info
 expect_code 3 "a folder without a run" "$DER" info empty
 
-# ---- help and manual --------------------------------------------------------------------------------
-
-for command in eval info predict; do
-    expect_code 0 "der $command --help" "$DER" $command --help
-    for flag in $(sed -n 's/^  --\([a-z-]*\).*/\1/p' out); do
-        check "the manual has --$flag of $command" grep -q -- "\\\\-\\\\-${flag//-/\\\\-}" "$root/man/der.1"
-    done
-done
 done_testing

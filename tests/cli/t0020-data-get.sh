@@ -2,10 +2,6 @@
 # `der data get` against a local server that cuts, lies and is slow; the published addresses are not used.
 . "$(dirname "$0")/../support/test-lib.sh"
 
-one_line() { # FILE PATTERN: exactly one line, starting with "der: ", that matches
-    [ "$(wc -l <"$1")" -eq 1 ] && grep -q '^der: ' "$1" && grep -q -- "$2" "$1"
-}
-
 expect_code 0 "what can be had is listed" "$DER" data get --list
 for name in cifar100 cifar10 fashion-mnist; do
     check "$name is" grep -q "^$name " out
@@ -13,10 +9,6 @@ done
 check "with sizes" grep -q '168.5 MB to download, 184.4 MB on the disk' out
 check "and licences" grep -q 'MIT licence' out
 
-expect_code 0 "der data get --help succeeds" "$DER" data get --help
-for flag in $(sed -n 's/^  --\([a-z-]*\) .*/\1/p' out); do
-    check "man page describes --$flag" grep -q -- "\\\\-\\\\-${flag//-/\\\\-}" "$root/man/der.1"
-done
 expect_code 2 "data alone is a usage error" "$DER" data
 expect_code 2 "so is a part that does not exist" "$DER" data gte
 check "and the right one is suggested" one_line err "did you mean 'get'"

@@ -3,15 +3,7 @@
 # trained on.
 . "$(dirname "$0")/../support/test-lib.sh"
 
-one_line() { # FILE PATTERN: exactly one line, starting with "der: ", that matches
-    [ "$(wc -l <"$1")" -eq 1 ] && grep -q '^der: ' "$1" && grep -q -- "$2" "$1"
-}
-
 fixtures=$root/tests/data/fixtures
-expect_code 0 "der data check --help succeeds" "$DER" data check --help
-for flag in $(sed -n 's/^  --\([a-z-]*\) .*/\1/p' out); do
-    check "man page describes --$flag" grep -q -- "\\\\-\\\\-${flag//-/\\\\-}" "$root/man/der.1"
-done
 expect_code 2 "a folder is required" "$DER" data check
 expect_code 2 "threads are at least one" "$DER" data check here --threads 0
 

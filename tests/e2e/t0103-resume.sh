@@ -4,10 +4,6 @@
 # shellcheck source=../support/runs.sh
 . "$test_dir/../support/runs.sh"
 
-one_line() { # FILE PATTERN: exactly one line, starting with "der: ", that matches
-    [ "$(wc -l <"$1")" -eq 1 ] && grep -q '^der: ' "$1" && grep -q -- "$2" "$1"
-}
-
 fingerprint() { # RUN: content and times of all files
     (cd "$1" && find . -type f -printf '%p %T@ %i\n' | sort && sha256sum ./*)
 }

@@ -4,9 +4,6 @@
 # shellcheck source=../support/runs.sh
 . "$test_dir/../support/runs.sh"
 
-one_line() { # FILE PATTERN: exactly one line, starting with "der: ", that matches
-    [ "$(wc -l <"$1")" -eq 1 ] && grep -q '^der: ' "$1" && grep -q -- "$2" "$1"
-}
 resume=("$DER" train --resume --threads 1 --save-every 2 --quiet --out)
 plain_flags=("${run_flags[@]:0:${#run_flags[@]}-2}") # without a wanted size, which wants masks
 

@@ -16,7 +16,8 @@ fi
     (cd "$root" && find include/der -name '*.h')
     printf '%s\n' lib/libder.so "lib/libder.so.$soversion" "lib/libder.so.$version" \
         lib/pkgconfig/der.pc lib/cmake/der/derConfig.cmake lib/cmake/der/derConfigVersion.cmake \
-        share/man/man1/der.1
+        share/bash-completion/completions/der share/zsh/site-functions/_der
+    (cd "$root/man" && printf 'share/man/man1/%s\n' *.1)
     (cd "$prefix" && ls lib/cmake/der/derConfig-*.cmake)
 } | sort >expected
 (cd "$prefix" && find . ! -type d | sed 's,^\./,,') | sort >installed

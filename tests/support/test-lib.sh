@@ -54,6 +54,10 @@ expect_code() { # CODE NAME COMMAND...: the exit status is CODE; writes out and 
     report $? "$name" out err
 }
 
+one_line() { # FILE PATTERN: exactly one line, starting with "der: ", that matches
+    [ "$(wc -l <"$1")" -eq 1 ] && grep -q '^der: ' "$1" && grep -q -- "$2" "$1"
+}
+
 skip() { # NAME REASON
     n_cases=$((n_cases + 1))
     echo "ok $n_cases - $1 # SKIP $2"
