@@ -25,7 +25,7 @@ struct flags {
     struct progress progress;
 };
 
-enum { N_OPTIONS = 20 };
+enum { N_OPTIONS = 21 };
 
 static void list_options(struct flags *f, struct option options[N_OPTIONS])
 {
@@ -39,6 +39,8 @@ static void list_options(struct flags *f, struct option options[N_OPTIONS])
         {"width", OPTION_NUMBER, "X", "factor on the channels of a new model (1)", &f->learn.width},
         {"image-size", OPTION_INT, "N", "side of the images of a new model (by the pictures)",
          &f->learn.image_size},
+        {"init", OPTION_TEXT, "WEIGHTS",
+         "a new model begins with these weights; see 'der import' (at random)", &f->learn.init},
         {"epochs", OPTION_INT, "N", "epochs of the new extractor (by the number of pictures)",
          &f->learn.epochs},
         {"classifier-epochs", OPTION_INT, "N", "epochs of the classifier (30)",
