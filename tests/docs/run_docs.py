@@ -104,11 +104,11 @@ class Fixtures:
     def __init__(self, folder):
         self.folder = folder
         make_fashion(folder / "data" / "fashion-mnist")
-        make_cifar(folder / "cifar-100-binary")
+        make_cifar(folder / "data" / "cifar100" / "cifar-100-binary")
         archive = folder / "www" / "cifar.tar.gz"
         archive.parent.mkdir()
         with tarfile.open(archive, "w:gz") as tar:
-            tar.add(folder / "cifar-100-binary", "cifar-100-binary")
+            tar.add(folder / "data" / "cifar100" / "cifar-100-binary", "cifar-100-binary")
         self.sum = hashlib.sha256(archive.read_bytes()).hexdigest()
 
     def __enter__(self):

@@ -52,12 +52,17 @@ def flag(arguments, name):
 # ---- der -------------------------------------------------------------------------------------------
 
 
+def version_line(key):
+    """What `der --version` says behind a word."""
+    text = subprocess.run([os.environ["DER"], "--version"], check=True, capture_output=True, text=True).stdout
+    return next(line for line in text.split("\n") if line.strip().startswith(key))
+
+
 def on_some_device(arguments):
     if flag(arguments, "--device") != "cuda":
         return arguments
     note("GPU: on the CPU where there is none")
-    built = subprocess.run([os.environ["DER"], "--version"], capture_output=True, text=True).stdout
-    if "cuda" in built.split("back ends")[1].split("\n")[0] and os.path.exists("/dev/nvidia0"):
+    if "cuda" in version_line("back ends") and os.path.exists("/dev/nvidia0"):
         return arguments
     kept = []
     for before, argument in zip([""] + arguments, arguments):
@@ -71,9 +76,11 @@ def fetch(arguments):
     name, folder = arguments[2:4]
     if name == "cifar100":
         note("network: from a server on this machine, which has drawn images in the layout of the data set")
-        with open(os.environ["DER_DOCS_SERVER"]) as file:
-            return arguments + file.read().split()
-    note("network: drawn images in the layout of the data set")
+        if "not built in" not in version_line("downloads"):
+            with open(os.environ["DER_DOCS_SERVER"]) as file:
+                return arguments + file.read().split()
+    else:
+        note("network: drawn images in the layout of the data set")
     become("/bin/cp", "-r", os.path.join(os.environ["DER_DOCS_DATA"], name), folder)
 
 
