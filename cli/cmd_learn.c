@@ -64,6 +64,13 @@ static const struct option options[] = {
              "to 50,000, 224 "
              "for more, but no more than the pictures have.",
      .at = AT(learn.image_size)},
+    {.name = "init",
+     .kind = KIND_FILE,
+     .argument = "WEIGHTS",
+     .help = "a new model begins with these weights; see `der import` (at random)",
+     .more = "The network is then resnet18 unless `--arch` names another. "
+             "The file is not needed afterwards.",
+     .at = AT(learn.init)},
     {.name = "epochs",
      .type = OPTION_INT,
      .argument = "N",

@@ -38,6 +38,20 @@ static const struct {
                                         "set, they spin for a short time only."},
 };
 
+/* Each is a sentence and the lines that are typed; a test runs them. */
+static const struct {
+    const char *text, *lines;
+} EXAMPLES[] = {
+    {"A protocol of the paper on CIFAR-100, interrupted and resumed, and a page of it:",
+     "der data get cifar100 CIFAR\n"
+     "der train --preset cifar100-b0-10 --data CIFAR --out run\n"
+     "der train --out run --resume\n"
+     "der report run -o report.html\n"},
+    {"A model of one's own pictures, one folder a class, and what it says of a picture:",
+     "der learn things.safetensors --new photos\n"
+     "der predict things.safetensors picture.jpg --top 3\n"},
+};
+
 const char *manual_name(const struct command *command, char name[PAGE_NAME_MAX])
 {
     (void)snprintf(name, PAGE_NAME_MAX, "der%s%s", command ? "-" : "",
@@ -48,12 +62,17 @@ const char *manual_name(const struct command *command, char name[PAGE_NAME_MAX])
     return name;
 }
 
-/* "der\\-train": what is typed has minus signs. */
+/* What is typed has minus signs: "der\\-train". */
+static void print_typed(FILE *file, const char *text)
+{
+    for (const char *c = text; *c; c++)
+        (void)(*c == '-' ? fputs("\\-", file) : fputc(*c, file));
+}
+
 static void print_name(FILE *file, const struct command *command)
 {
     char name[PAGE_NAME_MAX];
-    for (const char *c = manual_name(command, name); *c; c++)
-        (void)(*c == '-' ? fputs("\\-", file) : fputc(*c, file));
+    print_typed(file, manual_name(command, name));
 }
 
 /* ---- sections that all pages have -------------------------------------------------------------------- */
@@ -241,6 +260,19 @@ static void print_command_entry(FILE *file, const struct command *command)
         print_command_entry(file, command->parts[i]);
 }
 
+static void print_examples(FILE *file)
+{
+    (void)fputs(".SH EXAMPLES\n", file);
+    for (size_t i = 0; i < sizeof EXAMPLES / sizeof EXAMPLES[0]; i++) {
+        if (i > 0)
+            (void)fputs(".PP\n", file);
+        roff_text(file, EXAMPLES[i].text);
+        (void)fputs(".PP\n.RS\n.EX\n", file);
+        print_typed(file, EXAMPLES[i].lines);
+        (void)fputs(".EE\n.RE\n", file);
+    }
+}
+
 static enum der_status print_program(FILE *file)
 {
     print_head(file, NULL, "class-incremental learning");
@@ -255,6 +287,7 @@ static enum der_status print_program(FILE *file)
     roff_text(file, "The same as the command `help`; behind a command, its help.");
     (void)fputs(".TP\n\\fB\\-\\-version\\fR\n", file);
     roff_text(file, "The same as the command `version`.");
+    print_examples(file);
     print_exit_status(file);
     (void)fputs(".SH DIAGNOSTICS\n", file);
     roff_text(file, MESSAGES);

@@ -7,19 +7,32 @@
 #   joint        one network that sees all images of all classes at the end: the bound
 #
 # Ends in a table and a page, and fails if DER is not 8 points above fine-tuning after the last step.
+#
+#   tools/demo.sh                        set-up, build, runs in build/demo, page in build/demo.html
+#   tools/demo.sh PROGRAM DIR [--short]  the runs and the page alone, by that program and in that folder; short: few
+#                                        procedural images and epochs, from which nothing follows (for tests)
 set -euo pipefail
-cd "$(dirname "$0")/.."
 margin=8
-tools/setup.sh demo
-mkdir -p build
-echo "demo: building (log in build/demo.log)"
-{
-    cmake --preset release -DDER_TESTS=OFF
-    cmake --build --preset release --parallel "$(nproc)"
-} >build/demo.log 2>&1 || {
-    tail -n 30 build/demo.log >&2
-    exit 1
-}
+der=build/der
+folder=build
+is_short=false
+if [ $# -ge 2 ]; then
+    der=$1
+    folder=$2
+    [ "${3:-}" = --short ] && is_short=true
+else
+    cd "$(dirname "$0")/.."
+    tools/setup.sh demo
+    mkdir -p build
+    echo "demo: building (log in build/demo.log)"
+    {
+        cmake --preset release -DDER_TESTS=OFF
+        cmake --build --preset release --parallel "$(nproc)"
+    } >build/demo.log 2>&1 || {
+        tail -n 30 build/demo.log >&2
+        exit 1
+    }
+fi
 
 data=/usr/share/datasets/fashion-mnist
 preset=fashion-mnist-5
@@ -31,7 +44,13 @@ if [ ! -d "$data" ]; then
     data=synth:classes=10,train=300,test=100,size=28,seed=1
 fi
 
-runs=build/demo
+if $is_short; then
+    data=synth:classes=10,train=10,test=6,size=28,seed=1
+    settings+=(--set per_class=10 --set epochs=2 --set classifier_epochs=2 --set hard_epoch=1)
+    margin=-100
+fi
+
+runs=$folder/demo
 rm -rf "$runs"
 mkdir -p "$runs"
 train() { # NAME FLAGS...
@@ -39,7 +58,7 @@ train() { # NAME FLAGS...
     shift
     echo
     echo "demo: $name"
-    build/der train --preset "$preset" --data "$data" --out "$runs/$name" "${settings[@]}" "$@"
+    "$der" train --preset "$preset" --data "$data" --out "$runs/$name" "${settings[@]}" "$@"
 }
 echo "demo: a 32-layer residual network of half the usual width, ten classes in five steps of two,"
 echo "demo: 300 images of each class, 100 old images kept in all"
@@ -77,7 +96,7 @@ awk -v der="$(value der 5 top1)" -v finetune="$(value finetune 5 top1)" -v margi
     echo "demo: that is less than $margin points: something is wrong" >&2
     exit 1
 }
-build/der report "$runs"/der "$runs"/finetune "$runs"/joint -o build/demo.html --quiet \
+"$der" report "$runs"/der "$runs"/finetune "$runs"/joint -o "$folder/demo.html" --quiet \
     --title "Ten classes in five steps"
 echo "Settings and measurements are in $runs/*/config.json and metrics.jsonl."
-echo "To look at: $PWD/build/demo.html"
+echo "To look at: $(cd "$folder" && pwd)/demo.html"

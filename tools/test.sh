@@ -97,8 +97,8 @@ run_group() {
 }
 
 # run_groups PRESET CTEST-ARGUMENTS...: every group there is. The tests of the tools do not
-# depend on the build, so dev alone runs them; whole experiments are for release, as users run it, and so
-# is what is installed, with a second look at its memory, as at the program and at what it says and fetches.
+# depend on the build, so dev alone runs them; whole experiments and the documents are for release, as users run
+# it, and so is what is installed, with a second look at its memory, as at the program and at what it says and fetches.
 # Another oneDNN is for those who compute with it.
 run_groups() {
     local preset=$1 group
@@ -108,7 +108,7 @@ run_groups() {
         case $group in
         slow | long | tsan) continue ;;
         tools) [ "$preset" = dev ] || continue ;;
-        e2e) [ "$preset" = release ] || continue ;;
+        e2e | docs) [ "$preset" = release ] || continue ;;
         install | cli | fetch | report) [[ $preset =~ ^(release|asan)$ ]] || continue ;;
         backend-cpu | engine | golden | grad | method | model | parity | predict | train) ;;
         *) [ "$preset" != dnnl3 ] || continue ;;

@@ -20,7 +20,9 @@ struct der_learn_options {
         network; /* of extractors, when the model is new; later it stays (chosen from the pictures) */
     double width; /* factor on its channels, when the model is new (1) */
     int image_size; /* side of the images that extractors see, when the model is new (from the pictures) */
-    int epochs;            /* of the new extractor (from the number of pictures) */
+    const char *init; /* file of weights to begin with, when the model is new (at random); see
+                       * der_import. `network` is then resnet18 unless it is given */
+    int epochs;       /* of the new extractor (from the number of pictures) */
     int classifier_epochs; /* of the classifier that is trained anew (30, or `epochs` where that is less) */
     int batch;             /* pictures of a batch (from their number) */
     double lr;             /* learning rate of both (0.02; 0.05 with batches above 32) */

@@ -31,6 +31,7 @@ static struct lesson_options lesson_of(struct der_learn_options *o)
         .network = o->network,
         .width = o->width,
         .image_size = o->image_size,
+        .init = o->init,
         .epochs = o->epochs,
         .classifier_epochs = o->classifier_epochs,
         .batch = o->batch,

@@ -329,7 +329,8 @@ static enum der_status open_learner(struct lesson *l)
                                       .balance_least = l->plan.config.memory,
                                       .fills_memory = true,
                                       .bad_images = BAD_IMAGES_STOP,
-                                      .loader_threads = l->options->loader_threads};
+                                      .loader_threads = l->options->loader_threads,
+                                      .init = l->options->init};
     struct model *copy;
     TRY(learner_new(old->be, &options, &l->learner));
     if (!old->model)

@@ -2,6 +2,7 @@
 
 #include "config/preset.h"
 #include "data/defaults.h"
+#include "store/weights_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -33,6 +34,9 @@ enum {
 
 /* The test transform of photographs takes the middle 224 of 256, whatever the size. */
 static const double RESIZE_RATIO = 256.0 / 224.0;
+
+/* What trained weights are usually of, and der import looks for unless it is told otherwise. */
+static const char *const WEIGHTS_NETWORK = "resnet18";
 
 static const double LEAST_AREA = 0.3; /* of a photograph that a random region shows */
 
@@ -125,6 +129,11 @@ static enum der_status keep_images(const struct model *model, const struct lesso
                         "the model sees images of %d x %d; a size of %d can only be "
                         "asked for when a model is new",
                         info->input.width, info->input.height, options->image_size);
+    if (options->init)
+        return ctx_fail(ctx, DER_ARG,
+                        "the model has learnt already; to begin with the weights of %s can only be "
+                        "asked for when a model is new",
+                        options->init);
     plan->test = info->input;
     choose_training(plan);
     (void)snprintf(plan->config.network, sizeof plan->config.network, "%s", info->network);
@@ -143,6 +152,7 @@ static enum der_status new_images(struct der_ctx *ctx, const struct dataset *dat
     choose_test(data, &survey, options, &plan->test);
     choose_training(plan);
     const char *network = options->network ? options->network
+                          : options->init  ? WEIGHTS_NETWORK
                                            : default_network(&plan->test, data->part[DATA_TRAIN].n);
     (void)snprintf(plan->config.network, sizeof plan->config.network, "%s", network);
     plan->config.width = options->width > 0.0 ? options->width : 1.0;
@@ -160,8 +170,10 @@ enum der_status lesson_plan_images(const struct pupil *pupil, const struct datas
     else
         TRY(new_images(ctx, data, options, plan));
     const struct augment_spec *image = &plan->test;
-    return resnet_spec_init(ctx, &plan->spec, plan->config.network, image->channels, image->height,
-                            image->width, plan->config.width);
+    struct weights_options init = {.path = options->init};
+    TRY(resnet_spec_init(ctx, &plan->spec, plan->config.network, image->channels, image->height,
+                         image->width, plan->config.width));
+    return init.path ? weights_check(ctx, &init, &plan->spec, NULL) : DER_OK;
 }
 
 enum der_status lesson_plan_colours(const struct dataset *pictures, struct lesson_plan *plan)

@@ -15,7 +15,8 @@ struct lesson_plan {
     struct intake_size size;         /* of the pictures in memory */
 };
 
-/* Image size, network and transforms: of the first lesson from its pictures and options, otherwise the model's. */
+/* Image size, network and transforms: of the first lesson from its pictures and options, otherwise the model's. Weights
+ * to begin with must fit that network. */
 NODISCARD enum der_status lesson_plan_images(const struct pupil *pupil, const struct dataset *data,
                                              const struct lesson_options *options,
                                              struct lesson_plan *plan);

@@ -6,6 +6,7 @@
 
 #include "core/rng.h"
 #include "data/collection.h"
+#include "store/weights_file.h"
 #include "support/scratch.h"
 #include "support/test_ctx.h"
 
@@ -343,6 +344,87 @@ static bool after_some(void *user)
     return --*left < 0;
 }
 
+/* An extractor that fits the networks of this fixture, with weights that no lesson comes to by itself. */
+static struct extractor *foreign_extractor(struct fixture *f)
+{
+    struct resnet_spec spec;
+    struct extractor *extractor;
+    assert_ok(f->ctx, resnet_spec_init(f->ctx, &spec, "resnet32", 3, SIDE, SIDE, f->options.width));
+    assert_ok(f->ctx, extractor_new(f->be, &spec, &extractor));
+    assert_ok(f->ctx, param_set_init(extractor->params, 77, 1));
+    return extractor;
+}
+
+static void write_weights(struct fixture *f, const char *path)
+{
+    struct extractor *extractor = foreign_extractor(f);
+    assert_ok(f->ctx, weights_write(extractor, NULL, path));
+    extractor_free(extractor);
+}
+
+/* Squared distance of the first convolution, before it was pruned, from that of the foreign extractor. */
+static double distance(struct fixture *f)
+{
+    float ours[64], others[64]; /* one channel: 3 x 3 x 3 */
+    struct extractor *extractor = foreign_extractor(f);
+    const struct param_set *params = f->pupil.basis.last_full->params;
+    assert_true(shape_count(params->items[0].shape) <= 64);
+    assert_ok(f->ctx, param_read(params, 0, ours));
+    assert_ok(f->ctx, param_read(extractor->params, 0, others));
+    double sum = 0.0;
+    for (int64_t i = 0; i < shape_count(params->items[0].shape); i++)
+        sum += ((double)ours[i] - (double)others[i]) * ((double)ours[i] - (double)others[i]);
+    extractor_free(extractor);
+    return sum;
+}
+
+static void test_a_new_model_may_begin_with_weights_of_others(void **state)
+{
+    struct fixture *f = *state;
+    struct scratch scratch;
+    scratch_init(&scratch);
+    const char *path = scratch_path(&scratch, "weights.safetensors");
+    write_weights(f, path);
+    add(f, "apple", 10);
+    add(f, "book", 10);
+    teach(f);
+    double from_random = distance(f);
+    pupil_fini(&f->pupil);
+    f->options.init = path;
+    teach(f);
+    double from_weights = distance(f);
+    if (!(4.0 * from_weights < from_random)) /* two epochs do not lead far away */
+        fail_msg("%g from the weights it began with, %g otherwise", from_weights, from_random);
+
+    new_data(f);
+    add(f, "crane", 10);
+    assert_refused(f, DER_ARG, "can only be asked for when a model is new");
+    f->options.init = NULL;
+    teach(f);
+    scratch_fini(&scratch);
+}
+
+static void test_weights_that_do_not_fit_are_refused_before_pictures_are_read(void **state)
+{
+    struct fixture *f = *state;
+    struct scratch scratch;
+    scratch_init(&scratch);
+    const char *path = scratch_path(&scratch, "weights.safetensors");
+    write_weights(f, path);
+    add(f, "apple", 10);
+    add(f, "book", 10);
+    f->options.init = path;
+    f->options.width = 0.125;
+    assert_refused(f, DER_FORMAT, "tensor 'conv1.weight' is F32");
+    f->options.network = NULL; /* resnet18, whose first convolution is larger */
+    assert_refused(f, DER_FORMAT,
+                   "begins with a convolution of 3 x 3, the network with one of 7 x 7");
+    f->options.init = "nowhere.safetensors";
+    assert_refused(f, DER_IO, "nowhere.safetensors");
+    assert_null(f->pupil.model);
+    scratch_fini(&scratch);
+}
+
 static void test_a_lesson_that_is_broken_off_leaves_the_pupil(void **state)
 {
     struct fixture *f = *state;
@@ -429,6 +511,8 @@ int main(void)
         TEST(test_nothing_needs_to_be_held_out),
         TEST(test_pictures_that_the_model_has_are_left_out),
         TEST(test_what_a_model_is_cannot_be_changed_later),
+        TEST(test_a_new_model_may_begin_with_weights_of_others),
+        TEST(test_weights_that_do_not_fit_are_refused_before_pictures_are_read),
         TEST(test_a_lesson_that_is_broken_off_leaves_the_pupil),
         TEST(test_pictures_that_cannot_be_read_are_left_out_and_told),
         TEST(test_a_class_without_a_readable_picture_is_an_error),

@@ -27,6 +27,7 @@ struct lesson_options {
     const char *network; /* of the first lesson */
     double width;        /* of the first lesson */
     int image_size;      /* of the first lesson */
+    const char *init;    /* of the first lesson: file of weights to begin with; may be NULL */
     int epochs, classifier_epochs, batch;
     double lr;  /* of both stages */
     int memory; /* pictures kept of a class; later lessons begin with the value of the last */

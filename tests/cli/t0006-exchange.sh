@@ -70,4 +70,15 @@ expect_code 3 "weights of another network are refused" "$DER" train "${start[@]}
 check "in one sentence" one_line err "tensor 'conv1.weight' is F32"
 check "before a folder is made" test ! -e refused
 
+# Learning begins with them, too, once.
+lesson=(--new "$data" --arch resnet18-cifar --width 0.1 --epochs 1 --classifier-epochs 1 --threads 1 --quiet)
+expect_code 0 "a new model learns from weights" "$DER" learn begun.safetensors "${lesson[@]}" --init w.safetensors
+expect_code 0 "or at random" "$DER" learn random.safetensors "${lesson[@]}"
+check_fails "the results differ" cmp begun.safetensors random.safetensors
+expect_code 2 "a model that has learnt has weights" "$DER" learn begun.safetensors "${lesson[@]}" --init w.safetensors
+check "and that is said" one_line err 'w.safetensors can only be asked for when a model is new'
+expect_code 3 "weights of another network are refused" "$DER" learn new.safetensors "${lesson[@]:0:2}" --init w.safetensors
+check "in one sentence" one_line err 'begins with a convolution of 3 x 3, the network with one of 7 x 7'
+check "and no model is made" test ! -e new.safetensors
+
 done_testing

@@ -7,9 +7,9 @@ copied here but read out of the document, so that what stands there is what is t
 `safetensors` is installed its own reader opens the file; otherwise twenty lines do.
 """
 import json
+import re
 import struct
 import sys
-import textwrap
 
 import numpy
 import torch
@@ -18,14 +18,8 @@ TOLERANCE = 1e-4  # the networks are the same, the order of sums is not
 
 
 def recipe(document):
-    """The indented block that defines logits()."""
-    blocks, block = [], []
-    for line in open(document, encoding="utf-8").read().split("\n"):
-        if line.startswith("    ") or (block and not line.strip()):
-            block.append(line)
-        elif block:
-            blocks.append(textwrap.dedent("\n".join(block)))
-            block = []
+    """The block that defines logits()."""
+    blocks = re.findall(r"^```python$\n(.*?)^```$", open(document, encoding="utf-8").read(), re.M | re.S)
     found = [text for text in blocks if "def logits(" in text]
     assert len(found) == 1, f"{document} has {len(found)} blocks with logits()"
     scope = {}

@@ -13,7 +13,7 @@ if ! /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
     done_testing
 fi
 
-sed -n '/^```python$/,/^```$/p' "$root/docs/EMBEDDING.md" | sed '/^```/d' >classify.py
+sed -n '/^```python classify.py$/,/^```$/p' "$root/docs/EMBEDDING.md" | sed '/^```/d' >classify.py
 lines=$(grep -cvE '^$' classify.py)
 check "it is there, and short" test "$lines" -ge 20 -a "$lines" -le 40
 

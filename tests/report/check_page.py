@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """check_page.py PAGE KIND RUN...: opens a page in headless Chromium and compares it with its runs.
 
-KIND is run (one), runs (several), names (classes called like HTML) or follow (a page that is being rewritten; RUN is
+KIND is run (one), runs (several), demo (several, of which nothing more was measured), names (classes called like HTML)
+or follow (a page that is being rewritten; RUN is
 the command that finishes the run). Prints "pass NAME" or "fail NAME: why", one a line.
 """
 import json
@@ -245,7 +246,7 @@ def main():
             check_tables(page, runs)
             check_groups(page, runs[0])
             check_reading(page, runs[0])
-        if kind == "runs":
+        if kind in ("runs", "demo"):
             check_toggles(page, ".bar .keys button", "[data-chart=accuracy] .mark")
             check_memory(page)
             check_choice(page, runs)

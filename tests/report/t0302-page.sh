@@ -6,34 +6,11 @@
 # shellcheck source=../support/runs.sh
 . "$test_dir/../support/runs.sh"
 
-if ! command -v python3 >/dev/null; then
-    skip "the page in a browser" "no python3"
-    done_testing
-fi
-if ! python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import chromium; sys.exit(not chromium.find())' \
-    "$root/tests/support"; then
-    skip "the page in a browser" "no chromium"
-    done_testing
-fi
+# shellcheck source=../support/browser.sh
+. "$test_dir/../support/browser.sh"
 
 make_run() { # OUT OPTIONS...
     python3 "$root/tests/support/make_run.py" "$DER" "$@"
-}
-
-check_page() { # WHAT PAGE KIND RUN...
-    local what=$1 verdict text
-    shift
-    python3 "$test_dir/check_page.py" "$@" >checks 2>check.err || echo "fail ends well: $(tail -n 1 check.err)" >>checks
-    while read -r verdict text; do
-        case $verdict in
-        pass) report 0 "$what: $text" ;;
-        fail)
-            echo "$text" >why
-            report 1 "$what: ${text%%: *}" why
-            ;;
-        *) echo "# $what: $text" ;;
-        esac
-    done <checks
 }
 
 expect_code 0 "a run" "$DER" train "${run_flags[@]}" --measure representation --out trained
