@@ -76,7 +76,7 @@ def picture(chance, label, n_bytes):
     return bytes([label * 2 + 20] * (n_bytes // 2)) + chance.randbytes(n_bytes - n_bytes // 2)
 
 
-def make_cifar(folder, n_train=1, n_test=1):
+def make_cifar(folder, n_train=2, n_test=1):
     folder.mkdir(parents=True)
     chance = random.Random(1)
     (folder / "fine_label_names.txt").write_text("".join(f"class_{i}\n" for i in range(100)))
