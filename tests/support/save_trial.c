@@ -48,7 +48,7 @@ struct save_outcome save_trial_kill_each(const struct save_trial *trial)
     struct save_outcome outcome = {0};
     for (int n = 1; n < MOST_CALLS; n++) {
         struct faulty_calls faults = {.kills = true};
-        int status;
+        int status = 0;
         trial->begin(trial->self);
         pid_t child = fork();
         if (child == 0)
