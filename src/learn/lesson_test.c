@@ -378,15 +378,22 @@ static double distance(struct fixture *f)
     return sum;
 }
 
+/* Data of two classes, and a file of weights; the path is the scratch folder's. */
+static const char *two_classes_and_weights(struct fixture *f, struct scratch *scratch)
+{
+    scratch_init(scratch);
+    const char *path = scratch_path(scratch, "weights.safetensors");
+    write_weights(f, path);
+    add(f, "apple", 10);
+    add(f, "book", 10);
+    return path;
+}
+
 static void test_a_new_model_may_begin_with_weights_of_others(void **state)
 {
     struct fixture *f = *state;
     struct scratch scratch;
-    scratch_init(&scratch);
-    const char *path = scratch_path(&scratch, "weights.safetensors");
-    write_weights(f, path);
-    add(f, "apple", 10);
-    add(f, "book", 10);
+    const char *path = two_classes_and_weights(f, &scratch);
     teach(f);
     double from_random = distance(f);
     pupil_fini(&f->pupil);
@@ -408,11 +415,7 @@ static void test_weights_that_do_not_fit_are_refused_before_pictures_are_read(vo
 {
     struct fixture *f = *state;
     struct scratch scratch;
-    scratch_init(&scratch);
-    const char *path = scratch_path(&scratch, "weights.safetensors");
-    write_weights(f, path);
-    add(f, "apple", 10);
-    add(f, "book", 10);
+    const char *path = two_classes_and_weights(f, &scratch);
     f->options.init = path;
     f->options.width = 0.125;
     assert_refused(f, DER_FORMAT, "tensor 'conv1.weight' is F32");

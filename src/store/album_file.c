@@ -39,20 +39,6 @@ static cJSON *make_text(const struct dataset *album, uint64_t model)
     return NULL;
 }
 
-static enum der_status describe(const struct dataset *album, uint64_t model,
-                                struct safetensors_writer *writer)
-{
-    struct der_ctx *ctx = album->ctx;
-    char *text = NULL;
-    cJSON *object = make_text(album, model);
-    enum der_status status = object ? json_print(ctx, object, false, &text) : ctx_nomem(ctx);
-    json_free(object);
-    if (status == DER_OK)
-        status = safetensors_describe(writer, STORE_METADATA_KEY, text);
-    mem_free(&ctx->mem, text);
-    return status;
-}
-
 /* Declares the numbers of both splits, then their pixels: wider types come first. */
 static enum der_status declare(const struct dataset *album, struct safetensors_writer *writer)
 {
@@ -116,7 +102,7 @@ static enum der_status put_pixels(const struct dataset *album, enum data_split s
 static enum der_status write_all(const struct dataset *album, uint64_t model,
                                  struct safetensors_writer *writer)
 {
-    TRY(describe(album, model, writer));
+    TRY(text_describe(album->ctx, writer, make_text(album, model)));
     TRY(declare(album, writer));
     for (int split = 0; split < DATA_SPLITS; split++)
         TRY(put_numbers(album, (enum data_split)split, writer));

@@ -33,16 +33,9 @@ static enum der_status write_all(struct der_ctx *ctx, const struct basis *basis,
                                  struct safetensors_writer *writer)
 {
     struct tensor_list list;
-    char *text = NULL;
-    cJSON *object = make_text(basis, model);
-    enum der_status status = object ? json_print(ctx, object, false, &text) : ctx_nomem(ctx);
-    json_free(object);
-    if (status == DER_OK)
-        status = safetensors_describe(writer, STORE_METADATA_KEY, text);
-    mem_free(&ctx->mem, text);
-    TRY(status);
+    TRY(text_describe(ctx, writer, make_text(basis, model)));
     tensor_list_init(&list, ctx);
-    status = tensor_list_add_params(&list, PREFIX, basis->last_full->params, false);
+    enum der_status status = tensor_list_add_params(&list, PREFIX, basis->last_full->params, false);
     if (status == DER_OK)
         status = tensor_list_write(&list, writer);
     tensor_list_fini(&list);
