@@ -7,12 +7,15 @@
 #include "support/test_ctx.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 
 enum { STEPS = 4, N_WORKERS = 2 };
 
 struct worker {
     const char *backend;
     enum der_status status;
+    char message[256]; /* of a failure */
     uint64_t sum;
 };
 
@@ -46,6 +49,9 @@ static void *work(void *argument)
     worker->status = der_ctx_new(&(struct der_ctx_options){.threads = 2}, &ctx);
     if (worker->status == DER_OK)
         worker->status = train(ctx, worker);
+    if (worker->status != DER_OK)
+        (void)snprintf(worker->message, sizeof worker->message, "%s",
+                       ctx ? der_ctx_error(ctx) : "no context");
     der_ctx_free(ctx);
     return NULL;
 }
@@ -56,7 +62,7 @@ static void test_two_contexts_in_two_threads_work_as_if_alone(void **state)
     for (const struct backend_ops *const *be = test_backends(); *be; be++) {
         struct worker alone = {.backend = (*be)->name};
         work(&alone);
-        assert_int_equal(alone.status, DER_OK);
+        assert_string_equal(alone.message, "");
         struct worker workers[N_WORKERS];
         pthread_t threads[N_WORKERS];
         for (int i = 0; i < N_WORKERS; i++) {
@@ -65,9 +71,60 @@ static void test_two_contexts_in_two_threads_work_as_if_alone(void **state)
         }
         for (int i = 0; i < N_WORKERS; i++) {
             assert_int_equal(pthread_join(threads[i], NULL), 0);
-            assert_int_equal(workers[i].status, DER_OK);
-            assert_true(workers[i].sum == alone.sum);
+            assert_string_equal(workers[i].message, "");
+            assert_int_equal(workers[i].sum, alone.sum);
         }
+    }
+}
+
+/* A context that comes and goes, as often as it can, until it is told to stop. */
+struct neighbour {
+    const char *backend;
+    atomic_bool stop;
+    enum der_status status;
+};
+
+static enum der_status visit(const char *backend)
+{
+    struct der_ctx *ctx;
+    struct backend *be;
+    struct buffer *buffer = NULL;
+    TRY(der_ctx_new(&(struct der_ctx_options){.threads = 1}, &ctx));
+    enum der_status status = backend_open(ctx, backend, &(struct backend_options){0}, &be);
+    for (int i = 0; i < 8 && status == DER_OK; i++) {
+        status = buffer_new(be, 1 << 16, &buffer);
+        buffer_free(buffer);
+    }
+    backend_close(be);
+    der_ctx_free(ctx);
+    return status;
+}
+
+static void *come_and_go(void *argument)
+{
+    struct neighbour *neighbour = argument;
+    while (!atomic_load(&neighbour->stop) && neighbour->status == DER_OK)
+        neighbour->status = visit(neighbour->backend);
+    return NULL;
+}
+
+static void test_a_neighbour_that_takes_and_frees_memory_disturbs_nothing(void **state)
+{
+    (void)state;
+    for (const struct backend_ops *const *be = test_backends(); *be; be++) {
+        struct worker alone = {.backend = (*be)->name};
+        struct worker beside = alone;
+        struct neighbour neighbour = {.backend = (*be)->name};
+        pthread_t thread;
+        work(&alone);
+        atomic_init(&neighbour.stop, false);
+        assert_int_equal(pthread_create(&thread, NULL, come_and_go, &neighbour), 0);
+        work(&beside);
+        atomic_store(&neighbour.stop, true);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(neighbour.status, DER_OK);
+        assert_string_equal(beside.message, "");
+        assert_int_equal(beside.sum, alone.sum);
     }
 }
 
@@ -75,6 +132,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_contexts_in_two_threads_work_as_if_alone),
+        cmocka_unit_test(test_a_neighbour_that_takes_and_frees_memory_disturbs_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

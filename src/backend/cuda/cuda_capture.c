@@ -237,6 +237,8 @@ static enum der_status enqueue_all(struct sequence *sequence, const bool *derive
     return DER_OK;
 }
 
+/* Leaves captured->exec NULL when another thread of the process waited for the device meanwhile, as freeing memory
+ * does: that spoils every capture under way, and the next run tries again. */
 static enum der_status capture(struct sequence *sequence, struct captured *captured)
 {
     struct cuda_backend *cuda = (struct cuda_backend *)sequence->be;
@@ -247,6 +249,10 @@ static enum der_status capture(struct sequence *sequence, struct captured *captu
                    "starting a capture"));
     enum der_status status = enqueue_all(sequence, captured->derives);
     cudaError_t error = cudaStreamEndCapture(cuda->stream, &graph);
+    if (error == cudaErrorStreamCaptureInvalidated) {
+        (void)cudaGetLastError();
+        return DER_OK;
+    }
     if (status == DER_OK)
         status = cuda_check(ctx, error, "capturing an iteration");
     if (status == DER_OK)
@@ -282,14 +288,13 @@ enum der_status cuda_run(struct backend *be, struct sequence *sequence)
         if (!captured->derives[i] && cuda_derived_is_stale(p))
             TRY(cuda_derived_refresh(p, cuda->stream));
     }
-    if (captured->n_runs == 0) {
-        TRY(enqueue_all(sequence, captured->derives));
-    } else {
-        if (!captured->exec)
-            TRY(capture(sequence, captured));
+    if (captured->n_runs > 0 && !captured->exec)
+        TRY(capture(sequence, captured));
+    if (captured->exec)
         TRY(cuda_check(be->ctx, cudaGraphLaunch(captured->exec, cuda->stream),
                        "launching an iteration"));
-    }
+    else
+        TRY(enqueue_all(sequence, captured->derives));
     captured->n_runs = 1;
     move_versions(sequence, captured->derives);
     return DER_OK;

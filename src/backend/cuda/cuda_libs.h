@@ -16,6 +16,7 @@
     X(cudnnSetStream)                                                                              \
     X(cudnnGetVersion)                                                                             \
     X(cudnnGetErrorString)                                                                         \
+    X(cudnnGetLastErrorString)                                                                     \
     X(cudnnBackendCreateDescriptor)                                                                \
     X(cudnnBackendDestroyDescriptor)                                                               \
     X(cudnnBackendSetAttribute)                                                                    \

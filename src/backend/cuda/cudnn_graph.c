@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-enum { MAX_SHOPS = 16 };
+enum { MAX_SHOPS = 16, DETAIL_CHARS = 200 };
 
 /* One convolution and what was found for it. */
 struct entry {
@@ -27,10 +27,12 @@ struct dnn {
 
 static enum der_status check(struct dnn *dnn, cudnnStatus_t status, const char *what)
 {
+    char detail[DETAIL_CHARS] = "";
     if (status == CUDNN_STATUS_SUCCESS)
         return DER_OK;
-    return ctx_fail(dnn->ctx, DER_DEVICE, "cuDNN: %s failed: %s", what,
-                    dnn->libs->cudnnGetErrorString(status));
+    dnn->libs->cudnnGetLastErrorString(detail, sizeof detail);
+    return ctx_fail(dnn->ctx, DER_DEVICE, "cuDNN: %s failed: %s (%s)", what,
+                    dnn->libs->cudnnGetErrorString(status), detail);
 }
 
 /* ---- opening and closing ----------------------------------------------------------------------------- */
