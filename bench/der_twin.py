@@ -60,7 +60,9 @@ def train_ours(args, seed):
                    "--preset", "cifar100-b0-10-rn32", "--data", args.data, "--out", out,
                    "--order", 1, "--max-steps", STEPS,
                    "--seed", seed, "--threads", args.threads, "--set", f"epochs={args.epochs}",
-                   "--set", f"classifier_epochs={args.classifier_epochs}"]
+                   "--set", f"classifier_epochs={args.classifier_epochs}",
+                   "--set", "target_params=0", "--set", "mask_init=normal",
+                   "--set", "mask_gain=5", "--set", "mask_inherit=0"]
         subprocess.run([str(word) for word in command], check=True)
     return out
 

@@ -131,9 +131,6 @@ static enum der_status check_method(struct der_ctx *ctx, const struct config *co
         return ctx_fail(ctx, DER_ARG,
                         "second_stage=true: joint training has all images, a balanced subset "
                         "would be less; set second_stage=false");
-    if (config->target_params > 0 && !config->prune)
-        return ctx_fail(ctx, DER_ARG, "target_params=%lld needs prune=true",
-                        (long long)config->target_params);
     int longest = config->first.epochs > config->representation.epochs
                       ? config->first.epochs
                       : config->representation.epochs;

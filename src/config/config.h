@@ -77,6 +77,7 @@ struct config {
     bool prune;
     double lambda_s; /* weight of the sparsity loss */
     enum mask_init mask_init;
+    double mask_inherit; /* added to the first e of channels that the extractor before it kept */
     enum mask_gradient mask_gradient;
     enum mask_choice mask_choice;
     double mask_gain; /* factor on the learning rate of e */

@@ -29,6 +29,7 @@ struct preset {
     enum memory_mode memory_mode;
     int memory;
     double lambda_s;
+    int64_t target_params; /* of an extractor; 0: whatever lambda_s leaves */
 };
 
 extern const struct preset preset_table[];

@@ -116,8 +116,7 @@ static void test_tables_share_the_folders_of_equal_runs(void **state)
         const char *table, *label;
         const char *as; /* row of T1 */
     } rows[] = {{"T4", "expansion and auxiliary loss", "DER without pruning, 10 steps"},
-                {"T6", "lambda_a=1", "DER, 10 steps"},
-                {"fig1", "lambda_s=0.75", "DER, 10 steps"}};
+                {"T6", "lambda_a=1", "DER, 10 steps"}};
     struct reproduction *first = plan(f, "T1");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct reproduction *r = plan(f, rows[i].table);

@@ -82,13 +82,13 @@ static enum der_status save(void *self, int epochs_done)
     if (stage->which != STAGE_CLASSIFIER ||
         !learner_saves_at(learner, epochs_done, learner->options.config.classifier.epochs))
         return DER_OK;
-    struct stage_point point = {.phase = PHASE_CLASSIFIER,
-                                .epoch = epochs_done,
-                                .newest = newest->spec,
-                                .modules = {{"last_full.", learner->last_full->params, false},
-                                            {"newest.", newest->params, false},
-                                            {"head.", stage->head, true}},
-                                .n_modules = 3};
+    struct stage_point point = {
+        .phase = PHASE_CLASSIFIER,
+        .epoch = epochs_done,
+        .newest = newest->spec,
+        .modules = {{"newest.", newest->params, false}, {"head.", stage->head, true}},
+        .n_modules = 2};
+    learner_add_last(learner, &point);
     return saver->save(saver->user, &point);
 }
 

@@ -131,6 +131,7 @@ void learner_free(struct learner *learner)
     resident_fini(&learner->resident);
     drop_extractors(learner);
     extractor_free(learner->last_full);
+    param_set_free(learner->last_masks);
     param_set_free(learner->classifier);
     exemplars_free(learner->memory);
     mem_free(&learner->be->ctx->mem, learner);

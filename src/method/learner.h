@@ -67,6 +67,7 @@ struct learner {
     int n_classes;                          /* classes learnt */
     int first_class[LEARNER_MAX_STEPS + 1]; /* of every step; [step] is n_classes */
     struct extractor *last_full;  /* the newest extractor before pruning: the next one starts so */
+    struct param_set *last_masks; /* its masks: what pruning kept of it; NULL without pruning */
     struct param_set *classifier; /* "classifier.weight" [n_classes, feature_dim] */
     double temperature;           /* that the classifier was trained at */
     struct exemplars *memory;
@@ -106,7 +107,7 @@ NODISCARD enum der_status learner_refresh(struct learner *learner, const struct 
 NODISCARD enum der_status learner_adopt(struct learner *learner, struct model *model,
                                         struct exemplars **memory);
 
-/* The last extractor at full width, from a state between steps. */
+/* The last extractor at full width and its masks, from a state between steps. */
 NODISCARD enum der_status learner_restore_full(struct learner *learner, struct state_file *from);
 
 /* What a state between steps has to hold. The learner's parameters are borrowed. */

@@ -61,6 +61,9 @@ bool learner_saves_at(const struct learner *learner, int epochs_done, int epochs
 /* Checks that a state fits the stage which continues from it. */
 NODISCARD enum der_status learner_check_epoch(const struct learner *learner, int epochs);
 
+/* Adds the last extractor at full width, and its masks, to what a state holds. */
+void learner_add_last(const struct learner *learner, struct stage_point *point);
+
 /* The pruned extractor and the full one of a step whose first stage is over. */
 NODISCARD enum der_status learner_restore_newest(struct learner *learner);
 

@@ -3,6 +3,7 @@
  * what was saved.
  */
 #include "method/learner_internal.h"
+#include "method/masks.h"
 
 #include <der/version.h>
 
@@ -22,11 +23,20 @@ enum der_status learner_check_epoch(const struct learner *learner, int epochs)
                     from->state.point.epoch, epochs);
 }
 
+void learner_add_last(const struct learner *learner, struct stage_point *point)
+{
+    struct param_set *full = learner->last_full->params;
+    point->modules[point->n_modules++] = (struct state_module){"last_full.", full, false};
+    if (learner->last_masks)
+        point->modules[point->n_modules++] =
+            (struct state_module){"last_masks.", learner->last_masks, false};
+}
+
 struct stage_point learner_point(const struct learner *learner)
 {
-    return (struct stage_point){.phase = PHASE_BETWEEN,
-                                .modules = {{"last_full.", learner->last_full->params, false}},
-                                .n_modules = 1};
+    struct stage_point point = {.phase = PHASE_BETWEEN};
+    learner_add_last(learner, &point);
+    return point;
 }
 
 /* An extractor whose parameters come from a module. */
@@ -43,10 +53,34 @@ static enum der_status restore_extractor(struct learner *learner, struct state_f
     return status;
 }
 
-enum der_status learner_restore_full(struct learner *learner, struct state_file *from)
+static enum der_status restore_masks(struct learner *learner, struct state_file *from)
 {
+    const struct config *config = &learner->options.config;
+    struct param_set *masks;
+    TRY(masks_new(learner->be, &learner->options.spec, config->mask_init, config->seed, 0, &masks));
+    param_set_freeze(masks);
+    enum der_status status = state_restore(from, "last_masks.", masks, false);
+    if (status != DER_OK) {
+        param_set_free(masks);
+        return status;
+    }
+    param_set_free(learner->last_masks);
+    learner->last_masks = masks;
+    return DER_OK;
+}
+
+static enum der_status restore_last(struct learner *learner, struct state_file *from)
+{
+    extractor_free(learner->last_full);
+    learner->last_full = NULL;
     TRY(restore_extractor(learner, from, "last_full.", &learner->options.spec,
                           &learner->last_full));
+    return learner->options.config.prune ? restore_masks(learner, from) : DER_OK;
+}
+
+enum der_status learner_restore_full(struct learner *learner, struct state_file *from)
+{
+    TRY(restore_last(learner, from));
     return state_check_done(from);
 }
 
@@ -62,9 +96,7 @@ enum der_status learner_restore_newest(struct learner *learner)
     spec.in_channels = full->in_channels;
     spec.height = full->height;
     spec.width = full->width;
-    extractor_free(learner->last_full);
-    learner->last_full = NULL;
-    TRY(restore_extractor(learner, from, "last_full.", full, &learner->last_full));
+    TRY(restore_last(learner, from));
     TRY(restore_extractor(learner, from, "newest.", &spec, &newest));
     learner->extractors[learner->n_extractors++] = newest;
     return DER_OK;

@@ -18,9 +18,10 @@ enum { CLASSES = 4, PER_STEP = 2, SIZE = 12, EPOCHS = 5, HEAD_EPOCHS = 3 };
 static const char *const NAMES[CLASSES] = {"a", "b", "c", "d"};
 
 /* Two epochs of warm-up, masks that harden in the fourth, a wanted size: all that happens within a step. */
-static const char *const SETTINGS[] = {
-    "memory=12",           "batch=16", "epochs=5",     "drops=3,4",          "warmup_epochs=2",
-    "classifier_epochs=3", "lr=0.05",  "mask_gain=20", "target_params=9000", "step_classes=2"};
+static const char *const SETTINGS[] = {"memory=12",      "batch=16",        "epochs=5",
+                                       "drops=3,4",      "warmup_epochs=2", "classifier_epochs=3",
+                                       "lr=0.05",        "mask_gain=20",    "target_params=9000",
+                                       "step_classes=2", "mask_inherit=1"};
 
 struct fixture {
     struct der_ctx *ctx;
@@ -155,16 +156,26 @@ static void assert_same_file(struct fixture *f, const char *a, const char *b)
     file_bytes_free(&f->ctx->mem, &bytes[1]);
 }
 
-static void assert_same_full(struct fixture *f, const struct learner *a, const struct learner *b)
+static void assert_same_set(struct fixture *f, const struct param_set *a, const struct param_set *b)
 {
-    size_t bytes = a->last_full->params->values->bytes;
+    size_t bytes = a->values->bytes;
     void *x = mem_alloc(&f->ctx->mem, bytes, 1);
     void *y = mem_alloc(&f->ctx->mem, bytes, 1);
-    assert_ok(f->ctx, buffer_read(a->last_full->params->values, 0, x, bytes));
-    assert_ok(f->ctx, buffer_read(b->last_full->params->values, 0, y, bytes));
+    assert_ok(f->ctx, buffer_read(a->values, 0, x, bytes));
+    assert_ok(f->ctx, buffer_read(b->values, 0, y, bytes));
     assert_memory_equal(x, y, bytes);
     mem_free(&f->ctx->mem, x);
     mem_free(&f->ctx->mem, y);
+}
+
+/* What the next step starts from. */
+static void assert_same_last(struct fixture *f, const struct learner *a, const struct learner *b)
+{
+    assert_same_set(f, a->last_full->params, b->last_full->params);
+    assert_int_equal(a->last_masks != NULL, f->options.config.prune);
+    assert_int_equal(b->last_masks != NULL, f->options.config.prune);
+    if (a->last_masks)
+        assert_same_set(f, a->last_masks, b->last_masks);
 }
 
 /* Learns two steps with a save after every epoch of the second, then that step again from each of them. */
@@ -188,7 +199,7 @@ static void check_every_epoch(struct fixture *f, int n_expected)
         save(f, learner, "model", "exemplars");
         assert_same_file(f, "model", "model2");
         assert_same_file(f, "exemplars", "exemplars2");
-        assert_same_full(f, learner, whole);
+        assert_same_last(f, learner, whole);
         learner_free(learner);
     }
     learner_free(whole);

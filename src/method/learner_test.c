@@ -182,6 +182,40 @@ static void test_a_wanted_size_is_met(void **state)
     }
 }
 
+/* Channels that the first of two extractors kept and the second gave up. Masks stay as they are drawn. */
+static int count_given_up(struct fixture *f, const char *inherit)
+{
+    enum { MOST_CHANNELS = 512 };
+    const char *const settings[] = {"epochs=2", "classifier_epochs=1", "mask_gain=0", inherit};
+    struct learner *learner;
+    float e[2][MOST_CHANNELS];
+    size_t n = 0;
+    int n_given_up = 0;
+    assert_ok(f->ctx, config_apply(f->ctx, &f->options.config, settings, 4));
+    assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
+    for (int t = 0; t < 2; t++) {
+        assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+        n = (size_t)param_set_count(learner->last_masks);
+        assert_true(n <= MOST_CHANNELS);
+        float *next = e[t];
+        for (int i = 0; i < learner->last_masks->n; i++) {
+            assert_ok(f->ctx, param_read(learner->last_masks, i, next));
+            next += shape_count(learner->last_masks->items[i].shape);
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        n_given_up += e[0][i] > 0.0F && e[1][i] <= 0.0F;
+    learner_free(learner);
+    return n_given_up;
+}
+
+static void test_masks_lean_towards_what_was_kept(void **state)
+{
+    struct fixture *f = *state;
+    assert_true(count_given_up(f, "mask_inherit=0") > 0);
+    assert_int_equal(count_given_up(f, "mask_inherit=5"), 0);
+}
+
 /* A^t_{Y_k} restricts the arg-max to two classes, the bound does not: no reading beats its own task. */
 static void test_probes_read_the_representation(void **state)
 {
@@ -262,6 +296,7 @@ int main(void)
         TEST(test_without_expansion_one_extractor_goes_on),
         TEST(test_joint_training_forgets_nothing),
         TEST(test_a_wanted_size_is_met),
+        TEST(test_masks_lean_towards_what_was_kept),
         TEST(test_probes_read_the_representation),
         TEST(test_an_image_that_is_skipped_is_not_remembered),
         TEST(test_steps_are_refused_beyond_the_classes),

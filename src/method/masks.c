@@ -85,6 +85,34 @@ enum der_status masks_kept(const struct param_set *masks, const struct resnet_sp
     return status;
 }
 
+static enum der_status lean(struct param_set *masks, const struct mask_values *values,
+                            const struct kept *kept, float by)
+{
+    float *next = values->e;
+    for (int i = 0; i < masks->n; i++) {
+        for (int k = 0; k < kept->count[i]; k++)
+            next[kept->channel[i][k]] += by;
+        TRY(param_write(masks, i, next));
+        next += shape_count(masks->items[i].shape);
+    }
+    return DER_OK;
+}
+
+enum der_status masks_lean(struct param_set *masks, const struct param_set *last,
+                           const struct resnet_spec *spec, double by)
+{
+    struct mask_values values = {0};
+    struct kept kept;
+    enum der_status status = masks_kept(last, spec, &kept);
+    if (status == DER_OK)
+        status = read_values(masks, &values);
+    if (status == DER_OK)
+        status = lean(masks, &values, &kept, (float)by);
+    mem_free(&masks->ctx->mem, values.e);
+    kept_fini(masks->ctx, &kept);
+    return status;
+}
+
 enum der_status masks_kept_params(const struct param_set *masks, const struct resnet_spec *spec,
                                   int64_t *out)
 {

@@ -15,6 +15,10 @@ NODISCARD enum der_status masks_new(struct backend *be, const struct resnet_spec
                                     enum mask_init init, uint64_t seed, uint32_t stream,
                                     struct param_set **out);
 
+/* Adds `by` to every e whose channel the masks `last`, of the same network, keep. */
+NODISCARD enum der_status masks_lean(struct param_set *masks, const struct param_set *last,
+                                     const struct resnet_spec *spec, double by);
+
 /* The channels that stay if the masks are made hard now. Free with kept_fini. */
 NODISCARD enum der_status masks_kept(const struct param_set *masks, const struct resnet_spec *spec,
                                      struct kept *out);

@@ -125,6 +125,24 @@ static void test_every_step_draws_other_masks(void **state)
     param_set_free(next);
 }
 
+static void test_leaning_moves_what_was_kept_and_nothing_else(void **state)
+{
+    struct fixture *f = *state;
+    struct param_set *last = make(f, MASK_INIT_NORMAL, 3);
+    struct param_set *masks = make(f, MASK_INIT_UNIFORM, 11);
+    float old[MOST_CHANNELS];
+    float before[MOST_CHANNELS];
+    float after[MOST_CHANNELS];
+    int n = read_all(f, last, old);
+    read_all(f, masks, before);
+    assert_ok(f->ctx, masks_lean(masks, last, &f->spec, 1.5));
+    read_all(f, masks, after);
+    for (int i = 0; i < n; i++)
+        assert_true(after[i] == (old[i] > 0.0f ? before[i] + 1.5f : before[i]));
+    param_set_free(last);
+    param_set_free(masks);
+}
+
 static void test_what_is_above_zero_stays_and_one_channel_at_least(void **state)
 {
     struct fixture *f = *state;
@@ -221,6 +239,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_masks_start_as_asked),
         TEST(test_every_step_draws_other_masks),
+        TEST(test_leaning_moves_what_was_kept_and_nothing_else),
         TEST(test_what_is_above_zero_stays_and_one_channel_at_least),
         TEST(test_fitting_finds_the_nearest_size),
         TEST(test_a_larger_target_keeps_what_a_smaller_one_does),

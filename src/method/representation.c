@@ -2,7 +2,8 @@
  * First stage of a step: a new extractor is trained beside the frozen ones, with learned masks that decide
  * which of its channels stay. The objective is in objective.h; here is when what happens to it:
  *
- *     epoch 0                e starts anew, F_t where F_{t-1} ended before it was pruned
+ *     epoch 0                F_t starts where F_{t-1} ended before it was pruned, e anew, leaning towards the
+ *                            channels that F_{t-1} kept
  *     end of the warm-up     both heads start anew
  *     soft epochs            s rises within every epoch; lambda_s follows the wanted size, if there is one
  *     hard_epoch             m = [e > 0] from here on: weights and statistics fit what will be kept
@@ -212,6 +213,19 @@ static enum der_status new_heads(struct representation *r)
                     stream_of(r, STREAM_AUXILIARY), &r->objective.auxiliary);
 }
 
+/* The weights that F_t starts with work together in the channels that F_{t-1} kept. */
+static enum der_status new_masks(struct representation *r)
+{
+    struct learner *learner = r->learner;
+    const struct config *config = &learner->options.config;
+    const struct resnet_spec *spec = &learner->options.spec;
+    TRY(masks_new(learner->be, spec, config->mask_init, config->seed, stream_of(r, STREAM_MASKS),
+                  &r->objective.masks));
+    if (!learner->last_masks || config->mask_inherit == 0.0)
+        return DER_OK;
+    return masks_lean(r->objective.masks, learner->last_masks, spec, config->mask_inherit);
+}
+
 static enum der_status open_stage(struct representation *r)
 {
     struct learner *learner = r->learner;
@@ -227,8 +241,7 @@ static enum der_status open_stage(struct representation *r)
     TRY(new_heads(r));
     learner->kept_params = 0;
     if (config->prune)
-        TRY(masks_new(learner->be, spec, config->mask_init, config->seed,
-                      stream_of(r, STREAM_MASKS), &r->objective.masks));
+        TRY(new_masks(r));
     learner->masks = r->objective.masks;
     r->n_losses = objective_losses(&r->objective, r->loss_names);
     return buffer_new(learner->be, ASSEMBLY_MAX_SCALARS * sizeof(float), &r->scalars);
@@ -335,6 +348,11 @@ static enum der_status hand_over(struct representation *r, struct param_set **cl
     extractor_free(learner->last_full);
     learner->last_full = r->objective.extractor;
     r->objective.extractor = NULL;
+    param_set_free(learner->last_masks);
+    learner->last_masks = r->objective.masks;
+    r->objective.masks = NULL;
+    if (learner->last_masks)
+        param_set_freeze(learner->last_masks);
     learner->kept_params = 0; /* nothing is in training any more */
     return DER_OK;
 }

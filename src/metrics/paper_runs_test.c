@@ -84,7 +84,8 @@ static void test_rows_are_runnable(void **state)
 {
     (void)state;
     static const char *const methods[] = {"der", "finetune", "joint"};
-    static const char *const keys[] = {"prune", "auxiliary", "expand", "lambda_a", "lambda_s"};
+    static const char *const keys[] = {"prune",    "auxiliary", "expand",
+                                       "lambda_a", "lambda_s",  "target_params"};
     const struct paper_run *runs[MAX_RUNS];
     int n = collect(runs);
     for (int i = 0; i < n; i++) {

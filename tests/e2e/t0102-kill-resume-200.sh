@@ -27,8 +27,8 @@ done
 echo "# $n_kills kills of $n_runs runs"
 
 common=("${run_flags[@]}")
-for variant in "--method finetune --set target_params=0" "--method joint --set target_params=0" \
-    "--method joint --joint-steps last --set target_params=0" "--measure transfer --measure latency"; do
+for variant in "--method finetune" "--method joint" \
+    "--method joint --joint-steps last" "--measure transfer --measure latency"; do
     read -ra extra <<<"$variant"
     run_flags=("${common[@]}" "${extra[@]}")
     rm -rf whole

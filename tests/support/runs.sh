@@ -5,7 +5,7 @@
 # Everything that a state has to carry: masks steered towards a size, heads that start anew after the warm-up,
 # a second stage, exemplars.
 data=synth:classes=4,train=40,test=20,size=16,seed=1
-run_flags=(--data "$data" --threads 1 --save-every 2 --quiet --set step_classes=2 --set width=0.12
+run_flags=(--data "$data" --threads 1 --save-every 2 --quiet --set step_classes=2 --set width=0.12 --set mask_inherit=1
     --set network=resnet18-cifar --set epochs=8 --set warmup_epochs=2 --set classifier_epochs=6
     --set batch=16 --set order=seed:1 --set memory=20 --set target_params=20k)
 
