@@ -9,10 +9,11 @@
 enum {
     SUGGEST_WORD_MAX = 32, /* longer words resemble nothing */
     SUGGEST_DISTANCE = 2,  /* edits that still count as a typing mistake */
+    SUGGEST_SHORT = 4,     /* letters of a word in which only one does */
 };
 
-/* Levenshtein distance: letters to insert, delete or replace. SUGGEST_WORD_MAX + 1 when one of the
- * words is longer than SUGGEST_WORD_MAX. */
+/* Letters to insert, delete or replace, and neighbours to swap (Levenshtein, Damerau). SUGGEST_WORD_MAX + 1
+ * when one of the words is longer than SUGGEST_WORD_MAX. */
 int suggest_distance(const char *a, const char *b);
 
 /* The closest word within SUGGEST_DISTANCE, the first of equals; NULL when none is close or nothing

@@ -29,7 +29,7 @@ static void test_distance_counts_edits(void **state)
     assert_int_equal(suggest_distance("", "abc"), 3);
     assert_int_equal(suggest_distance("abc", ""), 3);
     assert_int_equal(suggest_distance("lamda_s", "lambda_s"), 1);
-    assert_int_equal(suggest_distance("hlep", "help"), 2);
+    assert_int_equal(suggest_distance("hlep", "help"), 1);
     assert_int_equal(suggest_distance("kitten", "sitting"), 3);
     assert_int_equal(suggest_distance("sitting", "kitten"), 3);
 }
@@ -54,6 +54,9 @@ static void test_distant_words_find_nothing(void **state)
 {
     (void)state;
     assert_null(suggest("frobnicate"));
+    static const char *const shells[] = {"bash", "zsh"};
+    assert_null(suggest_word("fish", shells, 2, sizeof shells[0]));
+    assert_string_equal(suggest_word("bsah", shells, 2, sizeof shells[0]), "bash");
     assert_null(suggest("tests-all"));
     assert_null(suggest("xy")); /* two edits away from "lr", but nothing of it is left */
     assert_null(suggest(""));
