@@ -1,0 +1,299 @@
+/*
+ * Convolutions of thin layers in bf16 on tensor cores: 3x3 and 1x1, stride 1 or 2, channels in sixteens.
+ *
+ * A block computes NT * 8 result channels of a box of pixels (thin.cuh), a warp MT * 16 of the pixels. Channels of
+ * the source come in chunks, each with the weights that belong to it, a few chunks ahead of the one that is
+ * multiplied. The gradient of the data is the same sum over weights that are read transposed and from the last tap
+ * to the first. Bias, residual and ReLU follow in f32 before the result is rounded.
+ */
+#include "backend/cuda/kernels/thin.cuh"
+
+enum { MAX_THREADS = 256, MAX_STAGES = 4 };
+
+struct thin_args {
+    struct thin_box box;
+    int k;                   /* channels of the result */
+    int n_chunks, n_stages;  /* n_stages: chunks that are in shared memory at a time, and at most one fewer to come */
+    int weights_at;          /* bytes from a stage's source pixels to its weights */
+    int stage_bytes, out_at; /* out_at: where results are gathered */
+    int weights_pitch;       /* bytes */
+    bf16 *dst;
+    const bf16 *src, *weights, *residual;
+    const float *bias;
+    bool relu;
+};
+
+/* ---- into shared memory ------------------------------------------------------------------------- */
+
+/* Weights of a chunk as [tap][result channel][source channel]; transposed: the last two the other way. */
+template <int NT, int TAPS, bool TRANSPOSED>
+__device__ static void fetch_weights(const struct thin_args &a, unsigned to, int first_k,
+                                     int first, int width)
+{
+    const int chunk = a.box.chunk;
+    if (TRANSPOSED) {
+        for (int i = threadIdx.x; i < width * TAPS * NT; i += blockDim.x) {
+            const int row = i / NT; /* source channel and tap */
+            const int word = i % NT;
+            const int k = first_k + word * WORD_CHANNELS;
+            copy_16(to + (row % TAPS * chunk + row / TAPS) * a.weights_pitch + word * WORD,
+                    a.weights + (k < a.k ? ((int64_t)first * TAPS + row) * a.k + k : 0), k < a.k);
+        }
+        return;
+    }
+    const int words = (int)a.box.per_pixel.by;
+    for (int i = threadIdx.x; i < NT * 8 * TAPS * words; i += blockDim.x) {
+        const int row = divide(i, a.box.per_pixel); /* result channel and tap */
+        const int word = i - row * words;
+        const bool exists = first_k + row / TAPS < a.k && word * WORD_CHANNELS < width;
+        const int64_t from =
+            ((int64_t)first_k * TAPS + row) * a.box.c + first + word * WORD_CHANNELS;
+        copy_16(to + (row % TAPS * NT * 8 + row / TAPS) * a.weights_pitch + word * WORD,
+                a.weights + (exists ? from : 0), exists);
+    }
+}
+
+/* What a block knows of itself. */
+struct thin_block {
+    struct box_place at;
+    int first_k;
+    unsigned room; /* shared memory */
+};
+
+template <int NT, int TAPS, bool TRANSPOSED>
+__device__ static void fetch_chunk(const struct thin_args &a, const struct thin_block &block,
+                                   int chunk)
+{
+    if (chunk < a.n_chunks) {
+        const unsigned stage = block.room + chunk % a.n_stages * a.stage_bytes;
+        const int first = chunk * a.box.chunk;
+        const int width = a.box.c - first < a.box.chunk ? a.box.c - first : a.box.chunk;
+        fetch_box(a.box, block.at, stage, a.src, first, width);
+        fetch_weights<NT, TAPS, TRANSPOSED>(a, stage + a.weights_at, block.first_k, first, width);
+    }
+    copies_commit();
+}
+
+/* The residual goes where the results are gathered, and waits for them there. */
+template <int NT>
+__device__ static void fetch_residual(const struct thin_args &a, const struct thin_block &block)
+{
+    enum { OUT_PITCH = NT * WORD + WORD };
+    for (int i = threadIdx.x; i < a.box.pixels * NT; i += blockDim.x) {
+        const int64_t pixel = result_pixel(a.box, block.at, i / NT);
+        const int k = block.first_k + i % NT * WORD_CHANNELS;
+        const bool exists = pixel >= 0 && k < a.k;
+        copy_16(block.room + a.out_at + i / NT * OUT_PITCH + i % NT * WORD,
+                a.residual + (exists ? pixel * a.k + k : 0), exists);
+    }
+}
+
+/* Waits until at most n_stages - 2 chunks are on their way, and so the one that is next has come. */
+__device__ static void wait_for_chunk(int n_stages)
+{
+    if (n_stages <= 2)
+        copies_wait<0>();
+    else if (n_stages == 3)
+        copies_wait<1>();
+    else
+        copies_wait<2>();
+    __syncthreads();
+}
+
+/* ---- products ------------------------------------------------------------------------------------ */
+
+template <int MT, int NT, int TAPS, bool TRANSPOSED>
+__device__ static void multiply_chunk(float (&sums)[MT][NT][4], const struct thin_args &a,
+                                      const unsigned (&pixels)[MT], unsigned weights, int width)
+{
+    const int tap_pitch = (TRANSPOSED ? a.box.chunk : NT * 8) * a.weights_pitch;
+    const int pair_pitch = TRANSPOSED ? STEP * 2 : STEP * a.weights_pitch;
+    const int step_pitch = TRANSPOSED ? STEP * a.weights_pitch : STEP * 2;
+#pragma unroll(TAPS == 1 ? 2 : 1)
+    for (int step = 0; step < width / STEP; step++) {
+#pragma unroll
+        for (int tap = 0; tap < TAPS; tap++) {
+            unsigned x[MT][4];
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+                load_matrices<false>(x[m], pixels[m] + a.box.tap_at[tap] + step * STEP * 2);
+#pragma unroll
+            for (int pair = 0; pair < NT / 2; pair++) {
+                unsigned y[4];
+                load_matrices<TRANSPOSED>(y, weights +
+                                                 (TRANSPOSED ? TAPS - 1 - tap : tap) * tap_pitch +
+                                                 pair * pair_pitch + step * step_pitch);
+#pragma unroll
+                for (int m = 0; m < MT; m++) {
+                    multiply(sums[m][2 * pair], x[m], y[0], y[1]);
+                    multiply(sums[m][2 * pair + 1], x[m], y[2], y[3]);
+                }
+            }
+        }
+    }
+}
+
+/* Results of a warp by way of shared memory, so that they are written 16 bytes at a time. */
+template <int MT, int NT>
+__device__ static void write_results(const float (&sums)[MT][NT][4], const struct thin_args &a,
+                                     const struct thin_block &block, char *out)
+{
+    enum { OUT_PITCH = NT * WORD + WORD };
+    const int lane = threadIdx.x % 32;
+    const int first_row = threadIdx.x / 32 * MT * 16;
+#pragma unroll
+    for (int n = 0; n < NT; n++) {
+        const int k = block.first_k + n * 8 + lane % 4 * 2;
+        float2 bias = make_float2(0.0f, 0.0f);
+        if (a.bias && k < a.k)
+            bias = *reinterpret_cast<const float2 *>(a.bias + k);
+#pragma unroll
+        for (int i = 0; i < 2 * MT; i++) {
+            const int row = first_row + i * 8 + lane / 4;
+            unsigned *to =
+                reinterpret_cast<unsigned *>(out + row * OUT_PITCH + n * WORD + lane % 4 * 4);
+            float u = sums[i / 2][n][i % 2 * 2] + bias.x;
+            float v = sums[i / 2][n][i % 2 * 2 + 1] + bias.y;
+            if (a.residual) {
+                u += __uint_as_float(*to << 16);
+                v += __uint_as_float(*to & 0xffff0000u);
+            }
+            u = a.relu && u < 0.0f ? 0.0f : u;
+            v = a.relu && v < 0.0f ? 0.0f : v;
+            const __nv_bfloat162 pair = __floats2bfloat162_rn(u, v);
+            *to = *reinterpret_cast<const unsigned *>(&pair);
+        }
+    }
+    __syncwarp();
+#pragma unroll
+    for (int i = lane; i < MT * 16 * NT; i += 32) {
+        const int row = first_row + i / NT;
+        const int64_t pixel = result_pixel(a.box, block.at, row);
+        const int k = block.first_k + i % NT * WORD_CHANNELS;
+        if (pixel >= 0 && k < a.k)
+            *reinterpret_cast<uint4 *>(a.dst + pixel * a.k + k) =
+                *reinterpret_cast<const uint4 *>(out + row * OUT_PITCH + i % NT * WORD);
+    }
+}
+
+template <int MT, int NT, int TAPS, bool TRANSPOSED>
+__global__ void __launch_bounds__(MAX_THREADS) thin_kernel(const struct thin_args a)
+{
+    extern __shared__ uint4 room[];
+    const struct thin_block block = {place_of(a.box, blockIdx.x), (int)blockIdx.y * NT * 8,
+                                     shared_address(room)};
+    const int lane = threadIdx.x % 32;
+    int pixels[MT]; /* bytes into a stage: the pixel and the half of its channels that a lane names */
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+        pixels[m] =
+            source_at(a.box, (threadIdx.x / 32 * MT + m) * 16 + lane % 16) + lane / 16 * WORD;
+    const int weights =
+        a.weights_at +
+        (TRANSPOSED ? (lane % 16) * a.weights_pitch + lane / 16 * WORD
+                    : (lane / 16 * 8 + lane % 8) * a.weights_pitch + lane / 8 % 2 * WORD);
+    float sums[MT][NT][4] = {};
+
+    if (a.residual)
+        fetch_residual<NT>(a, block);
+    const int ahead = a.n_stages > 1 ? a.n_stages - 1 : 1;
+    for (int chunk = 0; chunk < ahead; chunk++)
+        fetch_chunk<NT, TAPS, TRANSPOSED>(a, block, chunk);
+    for (int chunk = 0; chunk < a.n_chunks; chunk++) {
+        wait_for_chunk(a.n_stages);
+        fetch_chunk<NT, TAPS, TRANSPOSED>(a, block, chunk + ahead);
+        const unsigned stage = block.room + chunk % a.n_stages * a.stage_bytes;
+        const int left = a.box.c - chunk * a.box.chunk;
+        unsigned from[MT];
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+            from[m] = stage + pixels[m];
+        multiply_chunk<MT, NT, TAPS, TRANSPOSED>(sums, a, from, stage + weights,
+                                                 left < a.box.chunk ? left : a.box.chunk);
+    }
+    __syncthreads(); /* results may be gathered where the last chunk was */
+    write_results<MT, NT>(sums, a, block, reinterpret_cast<char *>(room) + a.out_at);
+}
+
+/* ---- launching ------------------------------------------------------------------------------------ */
+
+typedef void (*thin_function)(const struct thin_args);
+
+template <int TAPS, bool TRANSPOSED> static thin_function function_of(int rows, int columns)
+{
+    static const thin_function functions[3][5] = {
+        {thin_kernel<1, 2, TAPS, TRANSPOSED>, thin_kernel<1, 4, TAPS, TRANSPOSED>,
+         thin_kernel<1, 6, TAPS, TRANSPOSED>, thin_kernel<1, 8, TAPS, TRANSPOSED>,
+         thin_kernel<1, 10, TAPS, TRANSPOSED>},
+        {thin_kernel<2, 2, TAPS, TRANSPOSED>, thin_kernel<2, 4, TAPS, TRANSPOSED>,
+         thin_kernel<2, 6, TAPS, TRANSPOSED>, thin_kernel<2, 8, TAPS, TRANSPOSED>,
+         thin_kernel<2, 10, TAPS, TRANSPOSED>},
+        {thin_kernel<4, 2, TAPS, TRANSPOSED>, thin_kernel<4, 4, TAPS, TRANSPOSED>, NULL, NULL,
+         NULL}};
+    const int row = rows == 1 ? 0 : rows == 2 ? 1 : rows == 4 ? 2 : -1;
+    const int column = columns % 16 == 0 && columns > 0 && columns <= 80 ? columns / 16 - 1 : -1;
+    return row < 0 || column < 0 ? NULL : functions[row][column];
+}
+
+/* `shape` has the roles that the kernel gives them: what is read has c channels, what is written k. */
+static cudaError_t launch(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
+                          bool is_transposed, struct thin_args *a, cudaStream_t stream)
+{
+    const int pixels = tile->rows * 16 * tile->warps;
+    const bool is_point = shape->r == 1;
+    const thin_function function =
+        is_point ? (is_transposed ? function_of<1, true>(tile->rows, tile->columns)
+                                  : function_of<1, false>(tile->rows, tile->columns))
+                 : (is_transposed ? function_of<9, true>(tile->rows, tile->columns)
+                                  : function_of<9, false>(tile->rows, tile->columns));
+    if (!function || pixels > 512 || (pixels & (pixels - 1)) != 0 || tile->warps * 32 > MAX_THREADS)
+        return cudaErrorInvalidValue;
+    const int taps = (int)(shape->r * shape->s);
+    const int chunk = tile->chunk < shape->c ? tile->chunk : (int)shape->c;
+    a->box = thin_box_of(shape, log2_above(pixels, 9), chunk);
+    a->k = (int)shape->k;
+    a->n_chunks = (a->box.c + chunk - 1) / chunk;
+    a->n_stages = tile->stages < a->n_chunks ? tile->stages : a->n_chunks;
+    a->weights_pitch = (is_transposed ? tile->columns : chunk) * 2 + WORD;
+    a->weights_at = (int)thin_box_bytes(&a->box);
+    a->stage_bytes =
+        a->weights_at + taps * (is_transposed ? chunk : tile->columns) * a->weights_pitch;
+    const int out_bytes = pixels * (tile->columns * 2 + WORD);
+    int bytes = a->n_stages * a->stage_bytes;
+    a->out_at = a->residual ? bytes : 0;
+    bytes = a->out_at + out_bytes > bytes ? a->out_at + out_bytes : bytes;
+    const cudaError_t error =
+        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (error != cudaSuccess)
+        return error;
+    const dim3 grid((unsigned)a->box.boxes, (unsigned)((a->k + tile->columns - 1) / tile->columns));
+    function<<<grid, (unsigned)tile->warps * 32, (size_t)bytes, stream>>>(*a);
+    return cudaGetLastError();
+}
+
+cudaError_t cuda_thin(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
+                      const struct cuda_thin *thin, cudaStream_t stream)
+{
+    struct thin_args a = {};
+    a.dst = (bf16 *)thin->dst;
+    a.src = (const bf16 *)thin->src;
+    a.weights = (const bf16 *)thin->weights;
+    a.bias = thin->bias;
+    a.residual = (const bf16 *)thin->residual;
+    a.relu = thin->relu;
+    return launch(shape, tile, false, &a, stream);
+}
+
+cudaError_t cuda_thin_d_src(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
+                            void *d_src, const void *d_dst, const void *weights,
+                            cudaStream_t stream)
+{
+    struct cuda_conv_shape back = *shape;
+    struct thin_args a = {};
+    a.dst = (bf16 *)d_src;
+    a.src = (const bf16 *)d_dst;
+    a.weights = (const bf16 *)weights;
+    back.c = shape->k;
+    back.k = shape->c;
+    return launch(&back, tile, true, &a, stream);
+}

@@ -1,0 +1,175 @@
+/*
+ * How the kernels for thin layers cut up an image: a block owns a box of result pixels, 2^x by 2^y of 2^z
+ * images, and has the source pixels that these look at in shared memory once, whatever the number of taps.
+ *
+ * A tap is then a constant distance from the address of a pixel. Source columns of strided layers lie sorted,
+ * even ones first, so that neighbouring results read neighbouring addresses; pixels are an odd number of
+ * 16-byte words apart, and rows of narrow boxes are moved apart, so that eight pixels meet all banks.
+ */
+#ifndef CUDA_THIN_CUH
+#define CUDA_THIN_CUH
+
+#include "backend/cuda/kernels/mma.cuh"
+
+enum { MAX_TAPS = 9, WORD = 16 /* bytes */, WORD_CHANNELS = 8, STEP = 16 /* of a product */ };
+
+/* Division of numbers below 2^16 by a number that the host knows. */
+struct divider {
+    unsigned by, magic; /* magic: 2^32 / by, rounded up; 0 stands for 2^32 */
+};
+
+static inline struct divider divider_of(int by)
+{
+    const struct divider d = {(unsigned)by, (unsigned)((0x100000000ull + by - 1) / by)};
+    return d;
+}
+
+__device__ inline int divide(int x, const struct divider &d)
+{
+    return d.magic ? (int)__umulhi((unsigned)x, d.magic) : x;
+}
+
+struct thin_box {
+    int n, h, w, c;            /* of the source */
+    int out_h, out_w;          /* of the result */
+    int log_w, log_h, pixels;  /* of a box: 2^log_w by 2^log_h, so many pixels in all */
+    int across, down;          /* boxes */
+    int boxes;                 /* of all images */
+    int step;                  /* from box to box, in source pixels for one of the result */
+    int pad;
+    int fetch_step;            /* between source pixels that are looked at */
+    int fetch_w;               /* columns of the source that a box looks at */
+    bool sorted;               /* even columns first */
+    int fetched;               /* source pixels of a box */
+    int chunk;                 /* channels at a time */
+    int pixel_pitch, row_pitch, image_pitch; /* bytes */
+    int step_pitch;            /* from one row of results to the next */
+    int tap_at[MAX_TAPS];      /* bytes */
+    struct divider per_pixel, per_row, per_image; /* words of a pixel, pixels of a row and of an image */
+};
+
+static inline int log2_above(int64_t x, int most)
+{
+    int log = 0;
+    while (log < most && (int64_t)1 << log < x)
+        log++;
+    return log;
+}
+
+/* Bytes to add so that `times` pitches are `words` words apart, as far as the banks can tell. */
+static inline int bank_shift(int pitch, int times, int words)
+{
+    for (int shift = 0; shift < 8; shift++)
+        if ((times * (pitch / WORD + shift) - words) % 8 == 0)
+            return shift * WORD;
+    return 0;
+}
+
+/* The source has c channels, of which `chunk` are in shared memory at a time; a kernel is `size` wide. */
+static inline struct thin_box thin_box_of(const struct cuda_conv_shape *shape, int log_pixels,
+                                          int chunk)
+{
+    struct thin_box b = {};
+    const int size = (int)shape->r;
+    const int stride = (int)shape->stride;
+    b.n = (int)shape->n, b.h = (int)shape->h, b.w = (int)shape->w, b.c = (int)shape->c;
+    b.out_h = (int)shape->out_h, b.out_w = (int)shape->out_w;
+    b.log_w = log2_above(b.out_w, log_pixels > 6 ? 4 : 3);
+    b.log_h = log2_above(b.out_h, log_pixels - b.log_w);
+    b.pixels = 1 << log_pixels;
+    b.across = (b.out_w + (1 << b.log_w) - 1) >> b.log_w;
+    b.down = (b.out_h + (1 << b.log_h) - 1) >> b.log_h;
+    const int images = 1 << (log_pixels - b.log_w - b.log_h);
+    b.boxes = (b.n + images - 1) / images * b.across * b.down;
+    b.step = stride;
+    b.pad = (int)shape->pad;
+    b.fetch_step = size == 1 ? stride : 1;
+    b.sorted = size > 1 && stride > 1;
+    const int apart = size == 1 ? 1 : stride; /* results, in source pixels that are fetched */
+    b.fetch_w = apart * ((1 << b.log_w) - 1) + size;
+    const int fetch_h = apart * ((1 << b.log_h) - 1) + size;
+    b.fetched = images * fetch_h * b.fetch_w;
+    b.chunk = chunk;
+    b.pixel_pitch = chunk * 2 + WORD;
+    const int odd = b.pixel_pitch / WORD;
+    b.row_pitch = b.fetch_w * b.pixel_pitch;
+    if (b.log_w < 3)
+        b.row_pitch += bank_shift(b.row_pitch, apart, odd << b.log_w);
+    b.step_pitch = apart * b.row_pitch;
+    b.image_pitch = fetch_h * b.row_pitch;
+    if (b.log_w + b.log_h < 3)
+        b.image_pitch += bank_shift(b.image_pitch, 1, odd << (b.log_w + b.log_h));
+    for (int tap = 0; tap < size * size; tap++) {
+        const int s = tap % size;
+        const int column = b.sorted ? (s % 2) * ((b.fetch_w + 1) / 2) + s / 2 : s;
+        b.tap_at[tap] = tap / size * b.row_pitch + column * b.pixel_pitch;
+    }
+    b.per_pixel = divider_of(chunk / WORD_CHANNELS);
+    b.per_row = divider_of(b.fetch_w);
+    b.per_image = divider_of(fetch_h * b.fetch_w);
+    return b;
+}
+
+static inline size_t thin_box_bytes(const struct thin_box *b)
+{
+    return (size_t)(b->pixels >> (b->log_w + b->log_h)) * (size_t)b->image_pitch;
+}
+
+/* Where a box begins, in pixels of the result. */
+struct box_place {
+    int n, y, x;
+};
+
+__device__ inline struct box_place place_of(const struct thin_box &b, int index)
+{
+    const int images = b.pixels >> (b.log_w + b.log_h);
+    const struct box_place at = {index / b.across / b.down * images,
+                                 index / b.across % b.down << b.log_h, index % b.across << b.log_w};
+    return at;
+}
+
+/* Pixel i of a box, as it is counted in the whole result; -1: there is none. */
+__device__ inline int64_t result_pixel(const struct thin_box &b, const struct box_place &at, int i)
+{
+    const int x = at.x + (i & ((1 << b.log_w) - 1));
+    const int y = at.y + (i >> b.log_w & ((1 << b.log_h) - 1));
+    const int n = at.n + (i >> (b.log_w + b.log_h));
+    return n < b.n && y < b.out_h && x < b.out_w ? ((int64_t)n * b.out_h + y) * b.out_w + x : -1;
+}
+
+/* Bytes from the start of the box's memory to what the first tap of pixel i looks at. */
+__device__ inline int source_at(const struct thin_box &b, int i)
+{
+    return (i >> (b.log_w + b.log_h)) * b.image_pitch +
+           (i >> b.log_w & ((1 << b.log_h) - 1)) * b.step_pitch +
+           (i & ((1 << b.log_w) - 1)) * b.pixel_pitch;
+}
+
+/* Begins to copy `width` channels from `first` on of all source pixels of a box; zeros where there are none. */
+__device__ inline void fetch_box(const struct thin_box &b, const struct box_place &at, unsigned to,
+                                 const bf16 *src, int first, int width)
+{
+    const int y0 = at.y * b.step - b.pad;
+    const int x0 = at.x * b.step - b.pad;
+    const int words = (int)b.per_pixel.by;
+    for (int i = threadIdx.x; i < b.fetched * words; i += blockDim.x) {
+        const int pixel = divide(i, b.per_pixel);
+        const int word = i - pixel * words;
+        const int image = divide(pixel, b.per_image);
+        const int within = pixel - image * (int)b.per_image.by;
+        const int row = divide(within, b.per_row);
+        const int column = within - row * b.fetch_w;
+        const int y = y0 + row * b.fetch_step;
+        const int x = x0 + column * b.fetch_step;
+        const bool exists = at.n + image < b.n && (unsigned)y < (unsigned)b.h &&
+                            (unsigned)x < (unsigned)b.w && word * WORD_CHANNELS < width;
+        const int place = b.sorted ? (column & 1) * ((b.fetch_w + 1) / 2) + column / 2 : column;
+        const int64_t from = (((int64_t)(at.n + image) * b.h + y) * b.w + x) * b.c + first +
+                             word * WORD_CHANNELS;
+        copy_16(to + image * b.image_pitch + row * b.row_pitch + place * b.pixel_pitch +
+                    word * WORD,
+                src + (exists ? from : 0), exists);
+    }
+}
+
+#endif
