@@ -3,7 +3,7 @@
  * each takes. The design of the cuda back end follows from its table.
  *
  *     der_cuda_spike [--batch N] [--engines N] [--numbers bf16|tf32|f32]
- *     der_cuda_spike --thin 1|N [--batch N]      own kernels for thin layers beside cuDNN; the N best tiles of all
+ *     der_cuda_spike --thin N [--layer I] [--batch N]   own kernels for thin layers beside cuDNN; the N best tiles
  *
  * One line per engine: convolution, pass, numbers, engine, whether it is compiled at run time, whether
  * it is deterministic, workspace, microseconds, TFLOP/s. The best of three rounds of a replayed graph
@@ -242,6 +242,7 @@ int main(int argc, char **argv)
     struct spike s = {.batch = 128, .n_engines = 4};
     const char *numbers = NULL; /* all */
     int n_tiles = 0;
+    int only = -1;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--batch") == 0)
             s.batch = (int)strtol(argv[i + 1], NULL, 10);
@@ -251,6 +252,8 @@ int main(int argc, char **argv)
             numbers = argv[i + 1];
         if (strcmp(argv[i], "--thin") == 0)
             n_tiles = (int)strtol(argv[i + 1], NULL, 10);
+        if (strcmp(argv[i], "--layer") == 0)
+            only = (int)strtol(argv[i + 1], NULL, 10);
     }
     if (s.n_engines > MAX_ENGINES)
         s.n_engines = MAX_ENGINES;
@@ -258,7 +261,7 @@ int main(int argc, char **argv)
         return 1;
     printf("cuDNN %zu, batch %d\n", s.libs.cudnnGetVersion(), s.batch);
     if (n_tiles > 0)
-        spike_thin(&s, n_tiles);
+        spike_thin(&s, n_tiles, only);
     for (size_t m = 0; n_tiles == 0 && m < sizeof NUMBERS / sizeof *NUMBERS; m++)
         for (size_t i = 0; i < sizeof LAYERS / sizeof *LAYERS; i++)
             for (size_t k = 0; k < sizeof KINDS / sizeof *KINDS; k++) {

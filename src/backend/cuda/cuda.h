@@ -13,6 +13,10 @@
 #include "backend/cuda/cudnn_graph.h"
 #include "graph/backend.h"
 
+enum {
+    CUDA_THIN_MOST = 192
+}; /* channels of layers that our own kernels serve whatever their number */
+
 enum { CUDA_SIDE_STREAMS = 12 }; /* for programs that may run side by side */
 
 /* Streams that the steps of one program are spread over; see cuda_lanes.c. */
@@ -80,6 +84,7 @@ struct cuda_conv {
     const struct dnn_plan *plan; /* NULL: own kernels */
     bool fused;                  /* CONV2D_AFFINE: the plan does all of it */
     bool stem;                   /* the kernel for pictures does it */
+    bool thin;                   /* those for thin layers do */
     int derived;                 /* index; -1 for CONV2D_D_WEIGHTS */
     enum cuda_type grad_type;    /* CONV2D_D_WEIGHTS: of the gradient as it is computed */
 };
@@ -128,6 +133,7 @@ struct cuda_program {
     char *tables; /* host side of the tables; in the arena */
     enum precision precision;
     enum cuda_type type; /* of images inside */
+    bool folded;         /* all its convolutions are CONV2D_AFFINE */
     bool seldom;         /* kernels that have to be made at run time are not worth it */
     bool resolved;
     uint64_t epoch; /* moves whenever addresses have changed */
@@ -209,6 +215,13 @@ NODISCARD enum der_status cuda_conv_prefetch(struct cuda_program *p, const struc
 /* True when a convolution reads the caller's picture itself, so that no copy inside is needed. */
 bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *node);
 
+/* ---- cuda_thin.c: what the kernels for thin layers serve, and how they cut it up --------------------- */
+
+/* True where they are to compute a pass of a convolution in bf16, rather than cuDNN. */
+bool cuda_thin_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass);
+struct cuda_thin_tile cuda_thin_tile_of(const struct cuda_conv_shape *shape, bool backwards);
+struct cuda_thin_grad_tile cuda_thin_grad_tile_of(const struct cuda_conv_shape *shape);
+
 /* ---- cuda_derive.c ------------------------------------------------------------------------------ */
 
 /* Index of the derived weights of a convolution; earlier ones are shared where they agree. */
@@ -283,13 +296,17 @@ static inline size_t cuda_aligned(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* Channels with padding. In bf16 whole tiles of 16, 32 or a multiple of 64 channels run so much faster
- * that the zeros cost nothing (docs/BENCHMARKS.md); the stem's few stay few. */
-static inline int64_t cuda_padded(enum cuda_type type, int64_t channels)
+/* Channels with padding. In bf16 cuDNN computes whole tiles of 16, 32 or a multiple of 64 channels so much
+ * faster that the zeros cost nothing; our own kernels, which serve all of a folded network whose layers are
+ * thin, want sixteens (docs/BENCHMARKS.md). The stem's few stay few. */
+static inline int64_t cuda_padded(const struct cuda_program *p, int64_t channels)
 {
     int64_t unit = CUDA_CHANNELS;
-    if (type == CUDA_BF16 && channels > 8)
-        unit = channels > 32 ? 64 : channels > 16 ? 32 : 16;
+    if (p->type == CUDA_BF16 && channels > 8)
+        unit = p->folded && channels <= CUDA_THIN_MOST ? 16
+               : channels > 32                         ? 64
+               : channels > 16                         ? 32
+                                                       : 16;
     return (channels + unit - 1) / unit * unit;
 }
 

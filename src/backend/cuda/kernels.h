@@ -294,6 +294,12 @@ struct cuda_thin_grad_tile {
     int blocks; /* that share the pixels, at most */
 };
 
+/* Bytes of shared memory that a launch takes; 0: there is no such kernel. */
+size_t cuda_thin_shared(const struct cuda_conv_shape *shape, bool backwards, bool residual,
+                        const struct cuda_thin_tile *tile);
+size_t cuda_thin_grad_shared(const struct cuda_conv_shape *shape,
+                             const struct cuda_thin_grad_tile *tile);
+
 struct cuda_thin {
     void *dst;
     const void *src, *weights;
@@ -304,7 +310,6 @@ struct cuda_thin {
 /* dst = relu?(conv + bias + residual), rounded once. */
 cudaError_t cuda_thin(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
                       const struct cuda_thin *thin, cudaStream_t stream);
-/* Stride 1 alone. */
 cudaError_t cuda_thin_d_src(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
                             void *d_src, const void *d_dst, const void *weights,
                             cudaStream_t stream);

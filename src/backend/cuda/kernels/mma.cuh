@@ -36,13 +36,20 @@ template <bool TRANSPOSED> __device__ inline void load_matrices(unsigned (&m)[4]
                      : "memory");
 }
 
-/* 16 bytes into shared memory, or zeros; `from` must be an address of the array even then. */
-__device__ inline void copy_16(unsigned to, const void *from, bool exists)
+/* 16 bytes into shared memory, or zeros; `from` must be an address of the array even then. SHARED: other blocks of
+ * the multiprocessor want them too. */
+template <bool SHARED> __device__ inline void copy_16(unsigned to, const void *from, bool exists)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :
-                 : "r"(to), "l"(__cvta_generic_to_global(from)), "r"(exists ? 16 : 0)
-                 : "memory");
+    if (SHARED)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;"
+                     :
+                     : "r"(to), "l"(__cvta_generic_to_global(from)), "r"(exists ? 16 : 0)
+                     : "memory");
+    else
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :
+                     : "r"(to), "l"(__cvta_generic_to_global(from)), "r"(exists ? 16 : 0)
+                     : "memory");
 }
 
 /* Copies since the last call become one group. */
@@ -55,6 +62,18 @@ __device__ inline void copies_commit()
 template <int LEFT> __device__ inline void copies_wait()
 {
     asm volatile("cp.async.wait_group %0;" : : "n"(LEFT) : "memory");
+}
+
+/* Lets a kernel have so many bytes of dynamic shared memory, and a multiprocessor as many of its blocks as fit: left
+ * alone, the driver makes room for one. */
+static inline cudaError_t allow_shared(const void *function, size_t bytes)
+{
+    const cudaError_t error = cudaFuncSetAttribute(
+        function, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    if (error != cudaSuccess)
+        return error;
+    return cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                cudaSharedmemCarveoutMaxShared);
 }
 
 #endif

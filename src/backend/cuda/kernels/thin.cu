@@ -3,12 +3,27 @@
  *
  * A block computes NT * 8 result channels of a box of pixels (thin.cuh), a warp MT * 16 of the pixels. Channels of
  * the source come in chunks, each with the weights that belong to it, a few chunks ahead of the one that is
- * multiplied. The gradient of the data is the same sum over weights that are read transposed and from the last tap
- * to the first. Bias, residual and ReLU follow in f32 before the result is rounded.
+ * multiplied. The gradient of the data is the same sum over weights that are read transposed, with the taps the other
+ * way round; behind a stride of 2 it is four sums, one for each corner of 2 x 2 pixels. Bias, residual and ReLU follow
+ * in f32 before the result is rounded.
  */
 #include "backend/cuda/kernels/thin.cuh"
 
-enum { MAX_THREADS = 256, MAX_STAGES = 4 };
+enum { MAX_THREADS = 256 };
+
+/* SPREAD: backwards through a stride of 2. */
+enum thin_way { FORWARDS, BACKWARDS, SPREAD };
+
+__host__ __device__ constexpr int corners_of(thin_way way)
+{
+    return way == SPREAD ? 4 : 1;
+}
+
+/* The corner of 2 x 2 pixels that a tap belongs to: even rows of the result see the middle of the kernel alone. */
+__host__ __device__ constexpr int corner_of(thin_way way, int taps, int tap)
+{
+    return way != SPREAD || taps == 1 ? 0 : (tap / 3 % 2 == 0) * 2 + (tap % 3 % 2 == 0);
+}
 
 struct thin_args {
     struct thin_box box;
@@ -25,31 +40,32 @@ struct thin_args {
 
 /* ---- into shared memory ------------------------------------------------------------------------- */
 
-/* Weights of a chunk as [tap][result channel][source channel]; transposed: the last two the other way. */
-template <int NT, int TAPS, bool TRANSPOSED>
+/* Weights of a chunk as [result channel, tap, source channel], or as [source channel, tap, result channel] backwards: rows
+ * lie as they do outside, an odd number of words apart. */
+template <int NT, int TAPS, thin_way WAY>
 __device__ static void fetch_weights(const struct thin_args &a, unsigned to, int first_k,
                                      int first, int width)
 {
-    const int chunk = a.box.chunk;
-    if (TRANSPOSED) {
+    if (WAY != FORWARDS) {
+        const bf16 *from = a.weights + (int64_t)first * TAPS * a.k + first_k;
         for (int i = threadIdx.x; i < width * TAPS * NT; i += blockDim.x) {
-            const int row = i / NT; /* source channel and tap */
+            const int row = i / NT;
             const int word = i % NT;
-            const int k = first_k + word * WORD_CHANNELS;
-            copy_16(to + (row % TAPS * chunk + row / TAPS) * a.weights_pitch + word * WORD,
-                    a.weights + (k < a.k ? ((int64_t)first * TAPS + row) * a.k + k : 0), k < a.k);
+            const bool exists = first_k + word * WORD_CHANNELS < a.k;
+            copy_16<true>(to + row * a.weights_pitch + word * WORD,
+                          from + (exists ? row * a.k + word * WORD_CHANNELS : 0), exists);
         }
         return;
     }
     const int words = (int)a.box.per_pixel.by;
+    const bf16 *from = a.weights + (int64_t)first_k * TAPS * a.box.c + first;
+    const int n_rows = (a.k - first_k) * TAPS; /* those that exist */
     for (int i = threadIdx.x; i < NT * 8 * TAPS * words; i += blockDim.x) {
-        const int row = divide(i, a.box.per_pixel); /* result channel and tap */
+        const int row = divide(i, a.box.per_pixel);
         const int word = i - row * words;
-        const bool exists = first_k + row / TAPS < a.k && word * WORD_CHANNELS < width;
-        const int64_t from =
-            ((int64_t)first_k * TAPS + row) * a.box.c + first + word * WORD_CHANNELS;
-        copy_16(to + (row % TAPS * NT * 8 + row / TAPS) * a.weights_pitch + word * WORD,
-                a.weights + (exists ? from : 0), exists);
+        const bool exists = row < n_rows && word * WORD_CHANNELS < width;
+        copy_16<true>(to + row * a.weights_pitch + word * WORD,
+                      from + (exists ? row * a.box.c + word * WORD_CHANNELS : 0), exists);
     }
 }
 
@@ -60,7 +76,7 @@ struct thin_block {
     unsigned room; /* shared memory */
 };
 
-template <int NT, int TAPS, bool TRANSPOSED>
+template <int NT, int TAPS, thin_way WAY>
 __device__ static void fetch_chunk(const struct thin_args &a, const struct thin_block &block,
                                    int chunk)
 {
@@ -69,7 +85,7 @@ __device__ static void fetch_chunk(const struct thin_args &a, const struct thin_
         const int first = chunk * a.box.chunk;
         const int width = a.box.c - first < a.box.chunk ? a.box.c - first : a.box.chunk;
         fetch_box(a.box, block.at, stage, a.src, first, width);
-        fetch_weights<NT, TAPS, TRANSPOSED>(a, stage + a.weights_at, block.first_k, first, width);
+        fetch_weights<NT, TAPS, WAY>(a, stage + a.weights_at, block.first_k, first, width);
     }
     copies_commit();
 }
@@ -79,11 +95,11 @@ template <int NT>
 __device__ static void fetch_residual(const struct thin_args &a, const struct thin_block &block)
 {
     enum { OUT_PITCH = NT * WORD + WORD };
-    for (int i = threadIdx.x; i < a.box.pixels * NT; i += blockDim.x) {
+    for (int i = threadIdx.x; i < a.box.places * NT; i += blockDim.x) {
         const int64_t pixel = result_pixel(a.box, block.at, i / NT);
         const int k = block.first_k + i % NT * WORD_CHANNELS;
         const bool exists = pixel >= 0 && k < a.k;
-        copy_16(block.room + a.out_at + i / NT * OUT_PITCH + i % NT * WORD,
+        copy_16<false>(block.room + a.out_at + i / NT * OUT_PITCH + i % NT * WORD,
                 a.residual + (exists ? pixel * a.k + k : 0), exists);
     }
 }
@@ -102,13 +118,14 @@ __device__ static void wait_for_chunk(int n_stages)
 
 /* ---- products ------------------------------------------------------------------------------------ */
 
-template <int MT, int NT, int TAPS, bool TRANSPOSED>
-__device__ static void multiply_chunk(float (&sums)[MT][NT][4], const struct thin_args &a,
-                                      const unsigned (&pixels)[MT], unsigned weights, int width)
+template <int MT, int NT, int TAPS, thin_way WAY>
+__device__ static void multiply_chunk(float (&sums)[corners_of(WAY)][MT][NT][4],
+                                      const struct thin_args &a, const unsigned (&pixels)[MT],
+                                      unsigned weights, int width)
 {
-    const int tap_pitch = (TRANSPOSED ? a.box.chunk : NT * 8) * a.weights_pitch;
-    const int pair_pitch = TRANSPOSED ? STEP * 2 : STEP * a.weights_pitch;
-    const int step_pitch = TRANSPOSED ? STEP * a.weights_pitch : STEP * 2;
+    constexpr bool transposed = WAY != FORWARDS;
+    const int pair_pitch = transposed ? STEP * 2 : STEP * TAPS * a.weights_pitch;
+    const int step_pitch = transposed ? STEP * TAPS * a.weights_pitch : STEP * 2;
 #pragma unroll(TAPS == 1 ? 2 : 1)
     for (int step = 0; step < width / STEP; step++) {
 #pragma unroll
@@ -117,16 +134,16 @@ __device__ static void multiply_chunk(float (&sums)[MT][NT][4], const struct thi
 #pragma unroll
             for (int m = 0; m < MT; m++)
                 load_matrices<false>(x[m], pixels[m] + a.box.tap_at[tap] + step * STEP * 2);
+            float(&to)[MT][NT][4] = sums[corner_of(WAY, TAPS, tap)];
 #pragma unroll
             for (int pair = 0; pair < NT / 2; pair++) {
                 unsigned y[4];
-                load_matrices<TRANSPOSED>(y, weights +
-                                                 (TRANSPOSED ? TAPS - 1 - tap : tap) * tap_pitch +
-                                                 pair * pair_pitch + step * step_pitch);
+                load_matrices<transposed>(y, weights + tap * a.weights_pitch + pair * pair_pitch +
+                                                 step * step_pitch);
 #pragma unroll
                 for (int m = 0; m < MT; m++) {
-                    multiply(sums[m][2 * pair], x[m], y[0], y[1]);
-                    multiply(sums[m][2 * pair + 1], x[m], y[2], y[3]);
+                    multiply(to[m][2 * pair], x[m], y[0], y[1]);
+                    multiply(to[m][2 * pair + 1], x[m], y[2], y[3]);
                 }
             }
         }
@@ -136,7 +153,7 @@ __device__ static void multiply_chunk(float (&sums)[MT][NT][4], const struct thi
 /* Results of a warp by way of shared memory, so that they are written 16 bytes at a time. */
 template <int MT, int NT>
 __device__ static void write_results(const float (&sums)[MT][NT][4], const struct thin_args &a,
-                                     const struct thin_block &block, char *out)
+                                     const struct thin_block &block, char *out, int corner)
 {
     enum { OUT_PITCH = NT * WORD + WORD };
     const int lane = threadIdx.x % 32;
@@ -168,7 +185,7 @@ __device__ static void write_results(const float (&sums)[MT][NT][4], const struc
 #pragma unroll
     for (int i = lane; i < MT * 16 * NT; i += 32) {
         const int row = first_row + i / NT;
-        const int64_t pixel = result_pixel(a.box, block.at, row);
+        const int64_t pixel = result_pixel(a.box, block.at, row, corner);
         const int k = block.first_k + i % NT * WORD_CHANNELS;
         if (pixel >= 0 && k < a.k)
             *reinterpret_cast<uint4 *>(a.dst + pixel * a.k + k) =
@@ -176,7 +193,7 @@ __device__ static void write_results(const float (&sums)[MT][NT][4], const struc
     }
 }
 
-template <int MT, int NT, int TAPS, bool TRANSPOSED>
+template <int MT, int NT, int TAPS, thin_way WAY>
 __global__ void __launch_bounds__(MAX_THREADS) thin_kernel(const struct thin_args a)
 {
     extern __shared__ uint4 room[];
@@ -188,86 +205,145 @@ __global__ void __launch_bounds__(MAX_THREADS) thin_kernel(const struct thin_arg
     for (int m = 0; m < MT; m++)
         pixels[m] =
             source_at(a.box, (threadIdx.x / 32 * MT + m) * 16 + lane % 16) + lane / 16 * WORD;
-    const int weights =
-        a.weights_at +
-        (TRANSPOSED ? (lane % 16) * a.weights_pitch + lane / 16 * WORD
-                    : (lane / 16 * 8 + lane % 8) * a.weights_pitch + lane / 8 % 2 * WORD);
-    float sums[MT][NT][4] = {};
+    const int row = WAY != FORWARDS ? lane % 16 : lane / 16 * 8 + lane % 8;
+    const int half = WAY != FORWARDS ? lane / 16 : lane / 8 % 2;
+    const int weights = a.weights_at + row * TAPS * a.weights_pitch + half * WORD;
+    float sums[corners_of(WAY)][MT][NT][4] = {};
 
     if (a.residual)
         fetch_residual<NT>(a, block);
     const int ahead = a.n_stages > 1 ? a.n_stages - 1 : 1;
     for (int chunk = 0; chunk < ahead; chunk++)
-        fetch_chunk<NT, TAPS, TRANSPOSED>(a, block, chunk);
+        fetch_chunk<NT, TAPS, WAY>(a, block, chunk);
     for (int chunk = 0; chunk < a.n_chunks; chunk++) {
         wait_for_chunk(a.n_stages);
-        fetch_chunk<NT, TAPS, TRANSPOSED>(a, block, chunk + ahead);
+        fetch_chunk<NT, TAPS, WAY>(a, block, chunk + ahead);
         const unsigned stage = block.room + chunk % a.n_stages * a.stage_bytes;
         const int left = a.box.c - chunk * a.box.chunk;
         unsigned from[MT];
 #pragma unroll
         for (int m = 0; m < MT; m++)
             from[m] = stage + pixels[m];
-        multiply_chunk<MT, NT, TAPS, TRANSPOSED>(sums, a, from, stage + weights,
+        multiply_chunk<MT, NT, TAPS, WAY>(sums, a, from, stage + weights,
                                                  left < a.box.chunk ? left : a.box.chunk);
     }
     __syncthreads(); /* results may be gathered where the last chunk was */
-    write_results<MT, NT>(sums, a, block, reinterpret_cast<char *>(room) + a.out_at);
+#pragma unroll
+    for (int corner = 0; corner < corners_of(WAY); corner++) {
+        write_results<MT, NT>(sums[corner], a, block, reinterpret_cast<char *>(room) + a.out_at,
+                              corner);
+        __syncwarp();
+    }
 }
 
 /* ---- launching ------------------------------------------------------------------------------------ */
 
 typedef void (*thin_function)(const struct thin_args);
 
-template <int TAPS, bool TRANSPOSED> static thin_function function_of(int rows, int columns)
+/* Those whose sums fit into registers. */
+template <int TAPS, thin_way WAY> static thin_function function_of(int rows, int columns)
 {
-    static const thin_function functions[3][5] = {
-        {thin_kernel<1, 2, TAPS, TRANSPOSED>, thin_kernel<1, 4, TAPS, TRANSPOSED>,
-         thin_kernel<1, 6, TAPS, TRANSPOSED>, thin_kernel<1, 8, TAPS, TRANSPOSED>,
-         thin_kernel<1, 10, TAPS, TRANSPOSED>},
-        {thin_kernel<2, 2, TAPS, TRANSPOSED>, thin_kernel<2, 4, TAPS, TRANSPOSED>,
-         thin_kernel<2, 6, TAPS, TRANSPOSED>, thin_kernel<2, 8, TAPS, TRANSPOSED>,
-         thin_kernel<2, 10, TAPS, TRANSPOSED>},
-        {thin_kernel<4, 2, TAPS, TRANSPOSED>, thin_kernel<4, 4, TAPS, TRANSPOSED>, NULL, NULL,
-         NULL}};
-    const int row = rows == 1 ? 0 : rows == 2 ? 1 : rows == 4 ? 2 : -1;
-    const int column = columns % 16 == 0 && columns > 0 && columns <= 80 ? columns / 16 - 1 : -1;
-    return row < 0 || column < 0 ? NULL : functions[row][column];
+    switch (rows * 100 + columns) {
+    case 116:
+        return thin_kernel<1, 2, TAPS, WAY>;
+    case 132:
+        return thin_kernel<1, 4, TAPS, WAY>;
+    case 148:
+        return thin_kernel<1, 6, TAPS, WAY>;
+    case 164:
+        return thin_kernel<1, 8, TAPS, WAY>;
+    case 216:
+        return thin_kernel<2, 2, TAPS, WAY>;
+    case 232:
+        return thin_kernel<2, 4, TAPS, WAY>;
+    default:
+        break;
+    }
+    if (WAY == SPREAD)
+        return NULL;
+    constexpr thin_way way = WAY == SPREAD ? BACKWARDS : WAY; /* nothing is made that is not used */
+    switch (rows * 100 + columns) {
+    case 180:
+        return thin_kernel<1, 10, TAPS, way>;
+    case 248:
+        return thin_kernel<2, 6, TAPS, way>;
+    case 264:
+        return thin_kernel<2, 8, TAPS, way>;
+    case 280:
+        return thin_kernel<2, 10, TAPS, way>;
+    case 416:
+        return thin_kernel<4, 2, TAPS, way>;
+    case 432:
+        return thin_kernel<4, 4, TAPS, way>;
+    default:
+        return NULL;
+    }
 }
 
-/* `shape` has the roles that the kernel gives them: what is read has c channels, what is written k. */
-static cudaError_t launch(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
-                          bool is_transposed, struct thin_args *a, cudaStream_t stream)
+static thin_function function_for(const struct cuda_conv_shape *shape, bool backwards,
+                                  const struct cuda_thin_tile *tile)
 {
-    const int pixels = tile->rows * 16 * tile->warps;
-    const bool is_point = shape->r == 1;
-    const thin_function function =
-        is_point ? (is_transposed ? function_of<1, true>(tile->rows, tile->columns)
-                                  : function_of<1, false>(tile->rows, tile->columns))
-                 : (is_transposed ? function_of<9, true>(tile->rows, tile->columns)
-                                  : function_of<9, false>(tile->rows, tile->columns));
-    if (!function || pixels > 512 || (pixels & (pixels - 1)) != 0 || tile->warps * 32 > MAX_THREADS)
-        return cudaErrorInvalidValue;
+    const int rows = tile->rows;
+    const int columns = tile->columns;
+    if (!backwards)
+        return shape->r == 1 ? function_of<1, FORWARDS>(rows, columns)
+                             : function_of<9, FORWARDS>(rows, columns);
+    if (shape->stride == 1)
+        return shape->r == 1 ? function_of<1, BACKWARDS>(rows, columns)
+                             : function_of<9, BACKWARDS>(rows, columns);
+    return shape->r == 1 ? function_of<1, SPREAD>(rows, columns)
+                         : function_of<9, SPREAD>(rows, columns);
+}
+
+/* Fills in all but the pointers; returns the bytes of shared memory. */
+static size_t arrange(const struct cuda_conv_shape *shape, bool backwards, bool residual,
+                      const struct cuda_thin_tile *tile, struct thin_args *a)
+{
+    const int places = tile->rows * 16 * tile->warps;
     const int taps = (int)(shape->r * shape->s);
-    const int chunk = tile->chunk < shape->c ? tile->chunk : (int)shape->c;
-    a->box = thin_box_of(shape, log2_above(pixels, 9), chunk);
-    a->k = (int)shape->k;
+    const int64_t c = backwards ? shape->k : shape->c;
+    const int chunk = tile->chunk < c ? tile->chunk : (int)c;
+    a->box = thin_box_of(shape, backwards, log2_above(places, MAX_LOG_PLACES), chunk);
+    a->k = (int)(backwards ? shape->c : shape->k);
     a->n_chunks = (a->box.c + chunk - 1) / chunk;
     a->n_stages = tile->stages < a->n_chunks ? tile->stages : a->n_chunks;
-    a->weights_pitch = (is_transposed ? tile->columns : chunk) * 2 + WORD;
+    a->weights_pitch = (backwards ? tile->columns : chunk) * 2 + WORD;
     a->weights_at = (int)thin_box_bytes(&a->box);
-    a->stage_bytes =
-        a->weights_at + taps * (is_transposed ? chunk : tile->columns) * a->weights_pitch;
-    const int out_bytes = pixels * (tile->columns * 2 + WORD);
-    int bytes = a->n_stages * a->stage_bytes;
-    a->out_at = a->residual ? bytes : 0;
-    bytes = a->out_at + out_bytes > bytes ? a->out_at + out_bytes : bytes;
-    const cudaError_t error =
-        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    a->stage_bytes = a->weights_at + taps * (backwards ? chunk : tile->columns) * a->weights_pitch;
+    const int stages = a->n_stages * a->stage_bytes;
+    const int gathered = places * (tile->columns * 2 + WORD);
+    a->out_at = residual ? stages : 0;
+    return (size_t)(a->out_at + gathered > stages ? a->out_at + gathered : stages);
+}
+
+static bool is_possible(const struct cuda_conv_shape *shape, bool backwards,
+                        const struct cuda_thin_tile *tile)
+{
+    const int places = tile->rows * 16 * tile->warps;
+    return function_for(shape, backwards, tile) && places <= 1 << MAX_LOG_PLACES &&
+           (places & (places - 1)) == 0 && tile->warps * 32 <= MAX_THREADS && tile->chunk > 0 &&
+           tile->chunk % STEP == 0;
+}
+
+size_t cuda_thin_shared(const struct cuda_conv_shape *shape, bool backwards, bool residual,
+                        const struct cuda_thin_tile *tile)
+{
+    struct thin_args a = {};
+    return is_possible(shape, backwards, tile) ? arrange(shape, backwards, residual, tile, &a) : 0;
+}
+
+static cudaError_t launch(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
+                          bool backwards, struct thin_args *a, cudaStream_t stream)
+{
+    if (!is_possible(shape, backwards, tile))
+        return cudaErrorInvalidValue;
+    const thin_function function = function_for(shape, backwards, tile);
+    const size_t bytes = arrange(shape, backwards, a->residual != NULL, tile, a);
+    const cudaError_t error = allow_shared((const void *)function, bytes);
     if (error != cudaSuccess)
         return error;
     const dim3 grid((unsigned)a->box.boxes, (unsigned)((a->k + tile->columns - 1) / tile->columns));
-    function<<<grid, (unsigned)tile->warps * 32, (size_t)bytes, stream>>>(*a);
+    function<<<grid, (unsigned)tile->warps * 32, bytes, stream>>>(*a);
     return cudaGetLastError();
 }
 
@@ -288,12 +364,9 @@ cudaError_t cuda_thin_d_src(const struct cuda_conv_shape *shape, const struct cu
                             void *d_src, const void *d_dst, const void *weights,
                             cudaStream_t stream)
 {
-    struct cuda_conv_shape back = *shape;
     struct thin_args a = {};
     a.dst = (bf16 *)d_src;
     a.src = (const bf16 *)d_dst;
     a.weights = (const bf16 *)weights;
-    back.c = shape->k;
-    back.k = shape->c;
-    return launch(&back, tile, true, &a, stream);
+    return launch(shape, tile, true, &a, stream);
 }

@@ -5,6 +5,9 @@
  * A tap is then a constant distance from the address of a pixel. Source columns of strided layers lie sorted,
  * even ones first, so that neighbouring results read neighbouring addresses; pixels are an odd number of
  * 16-byte words apart, and rows of narrow boxes are moved apart, so that eight pixels meet all banks.
+ *
+ * Backwards through a strided layer a box counts places of the smaller image, each of which has 2 x 2 pixels of the
+ * result: every tap of the kernel belongs to one of these four and to one of 2 x 2 places.
  */
 #ifndef CUDA_THIN_CUH
 #define CUDA_THIN_CUH
@@ -12,6 +15,8 @@
 #include "backend/cuda/kernels/mma.cuh"
 
 enum { MAX_TAPS = 9, WORD = 16 /* bytes */, WORD_CHANNELS = 8, STEP = 16 /* of a product */ };
+
+enum { MAX_LOG_PLACES = 9 }; /* of a box */
 
 /* Division of numbers below 2^16 by a number that the host knows. */
 struct divider {
@@ -30,22 +35,24 @@ __device__ inline int divide(int x, const struct divider &d)
 }
 
 struct thin_box {
-    int n, h, w, c;            /* of the source */
-    int out_h, out_w;          /* of the result */
-    int log_w, log_h, pixels;  /* of a box: 2^log_w by 2^log_h, so many pixels in all */
-    int across, down;          /* boxes */
-    int boxes;                 /* of all images */
-    int step;                  /* from box to box, in source pixels for one of the result */
+    int n, h, w, c;           /* of the source */
+    int out_h, out_w;         /* of the result */
+    int spread;               /* 2: a place is 2 x 2 pixels of the result; else 1 */
+    int log_w, log_h, places; /* of a box: 2^log_w by 2^log_h, so many places in all */
+    int across, down;         /* boxes */
+    int boxes;                /* of all images */
+    int step;                 /* source pixels from place to place */
     int pad;
-    int fetch_step;            /* between source pixels that are looked at */
-    int fetch_w;               /* columns of the source that a box looks at */
-    bool sorted;               /* even columns first */
-    int fetched;               /* source pixels of a box */
-    int chunk;                 /* channels at a time */
+    int fetch_step;                          /* between source pixels that are looked at */
+    int fetch_w;                             /* columns of the source that a box looks at */
+    bool sorted;                             /* even columns first */
+    int fetched;                             /* source pixels of a box */
+    int chunk;                               /* channels at a time */
     int pixel_pitch, row_pitch, image_pitch; /* bytes */
-    int step_pitch;            /* from one row of results to the next */
-    int tap_at[MAX_TAPS];      /* bytes */
-    struct divider per_pixel, per_row, per_image; /* words of a pixel, pixels of a row and of an image */
+    int step_pitch;                          /* from one row of places to the next */
+    int tap_at[MAX_TAPS];                    /* bytes; by the tap of the weights */
+    struct divider per_pixel;                /* words */
+    struct divider per_row, per_image;       /* pixels */
 };
 
 static inline int log2_above(int64_t x, int most)
@@ -65,29 +72,70 @@ static inline int bank_shift(int pitch, int times, int words)
     return 0;
 }
 
-/* The source has c channels, of which `chunk` are in shared memory at a time; a kernel is `size` wide. */
-static inline struct thin_box thin_box_of(const struct cuda_conv_shape *shape, int log_pixels,
-                                          int chunk)
+/* What a place looks at, forwards or backwards. */
+static inline void look(struct thin_box *b, const struct cuda_conv_shape *shape, bool backwards,
+                        int *window)
+{
+    const bool is_strided = shape->stride > 1;
+    *window = (int)shape->r;
+    b->n = (int)shape->n;
+    b->spread = 1;
+    if (!backwards) {
+        b->h = (int)shape->h, b->w = (int)shape->w, b->c = (int)shape->c;
+        b->out_h = (int)shape->out_h, b->out_w = (int)shape->out_w;
+        b->step = (int)shape->stride;
+        b->pad = (int)shape->pad;
+        return;
+    }
+    b->h = (int)shape->out_h, b->w = (int)shape->out_w, b->c = (int)shape->k;
+    b->out_h = (int)shape->h, b->out_w = (int)shape->w;
+    b->step = 1;
+    b->pad = is_strided ? 0 : *window - 1 - (int)shape->pad;
+    b->spread = is_strided ? 2 : 1;
+    *window = is_strided ? (*window + 1) / 2 : *window;
+}
+
+static inline int column_at(const struct thin_box *b, int column)
+{
+    return b->sorted ? column % 2 * ((b->fetch_w + 1) / 2) + column / 2 : column;
+}
+
+/* A tap of the kernel is row r of the window forwards, row size - 1 - r backwards; through strides of 2 the first of
+ * three rows is the second of two. */
+static inline void place_taps(struct thin_box *b, int size, bool backwards)
+{
+    for (int tap = 0; tap < size * size; tap++) {
+        int r = tap / size;
+        int s = tap % size;
+        if (b->spread > 1)
+            r = size > 1 && r == 0, s = size > 1 && s == 0;
+        else if (backwards)
+            r = size - 1 - r, s = size - 1 - s;
+        b->tap_at[tap] = r * b->row_pitch + column_at(b, s) * b->pixel_pitch;
+    }
+}
+
+/* Of the channels of the source `chunk` are in shared memory at a time. */
+static inline struct thin_box thin_box_of(const struct cuda_conv_shape *shape, bool backwards,
+                                          int log_places, int chunk)
 {
     struct thin_box b = {};
-    const int size = (int)shape->r;
-    const int stride = (int)shape->stride;
-    b.n = (int)shape->n, b.h = (int)shape->h, b.w = (int)shape->w, b.c = (int)shape->c;
-    b.out_h = (int)shape->out_h, b.out_w = (int)shape->out_w;
-    b.log_w = log2_above(b.out_w, log_pixels > 6 ? 4 : 3);
-    b.log_h = log2_above(b.out_h, log_pixels - b.log_w);
-    b.pixels = 1 << log_pixels;
-    b.across = (b.out_w + (1 << b.log_w) - 1) >> b.log_w;
-    b.down = (b.out_h + (1 << b.log_h) - 1) >> b.log_h;
-    const int images = 1 << (log_pixels - b.log_w - b.log_h);
+    int window;
+    look(&b, shape, backwards, &window);
+    const int grid_w = (b.out_w + b.spread - 1) / b.spread;
+    const int grid_h = (b.out_h + b.spread - 1) / b.spread;
+    b.log_w = log2_above(grid_w, log_places > 6 ? 4 : 3);
+    b.log_h = log2_above(grid_h, log_places - b.log_w);
+    b.places = 1 << log_places;
+    b.across = (grid_w + (1 << b.log_w) - 1) >> b.log_w;
+    b.down = (grid_h + (1 << b.log_h) - 1) >> b.log_h;
+    const int images = 1 << (log_places - b.log_w - b.log_h);
     b.boxes = (b.n + images - 1) / images * b.across * b.down;
-    b.step = stride;
-    b.pad = (int)shape->pad;
-    b.fetch_step = size == 1 ? stride : 1;
-    b.sorted = size > 1 && stride > 1;
-    const int apart = size == 1 ? 1 : stride; /* results, in source pixels that are fetched */
-    b.fetch_w = apart * ((1 << b.log_w) - 1) + size;
-    const int fetch_h = apart * ((1 << b.log_h) - 1) + size;
+    b.fetch_step = window == 1 ? b.step : 1;
+    b.sorted = window > 1 && b.step > 1;
+    const int apart = b.step / b.fetch_step; /* places, in source pixels that are fetched */
+    b.fetch_w = apart * ((1 << b.log_w) - 1) + window;
+    const int fetch_h = apart * ((1 << b.log_h) - 1) + window;
     b.fetched = images * fetch_h * b.fetch_w;
     b.chunk = chunk;
     b.pixel_pitch = chunk * 2 + WORD;
@@ -99,11 +147,7 @@ static inline struct thin_box thin_box_of(const struct cuda_conv_shape *shape, i
     b.image_pitch = fetch_h * b.row_pitch;
     if (b.log_w + b.log_h < 3)
         b.image_pitch += bank_shift(b.image_pitch, 1, odd << (b.log_w + b.log_h));
-    for (int tap = 0; tap < size * size; tap++) {
-        const int s = tap % size;
-        const int column = b.sorted ? (s % 2) * ((b.fetch_w + 1) / 2) + s / 2 : s;
-        b.tap_at[tap] = tap / size * b.row_pitch + column * b.pixel_pitch;
-    }
+    place_taps(&b, (int)shape->r, backwards);
     b.per_pixel = divider_of(chunk / WORD_CHANNELS);
     b.per_row = divider_of(b.fetch_w);
     b.per_image = divider_of(fetch_h * b.fetch_w);
@@ -112,32 +156,34 @@ static inline struct thin_box thin_box_of(const struct cuda_conv_shape *shape, i
 
 static inline size_t thin_box_bytes(const struct thin_box *b)
 {
-    return (size_t)(b->pixels >> (b->log_w + b->log_h)) * (size_t)b->image_pitch;
+    return (size_t)(b->places >> (b->log_w + b->log_h)) * (size_t)b->image_pitch;
 }
 
-/* Where a box begins, in pixels of the result. */
+/* Where a box begins. */
 struct box_place {
     int n, y, x;
 };
 
 __device__ inline struct box_place place_of(const struct thin_box &b, int index)
 {
-    const int images = b.pixels >> (b.log_w + b.log_h);
+    const int images = b.places >> (b.log_w + b.log_h);
     const struct box_place at = {index / b.across / b.down * images,
                                  index / b.across % b.down << b.log_h, index % b.across << b.log_w};
     return at;
 }
 
-/* Pixel i of a box, as it is counted in the whole result; -1: there is none. */
-__device__ inline int64_t result_pixel(const struct thin_box &b, const struct box_place &at, int i)
+/* Pixel `corner` (0 to 3 where places are spread, else 0) of place i of a box, as it is counted in the whole
+ * result; -1: there is none. */
+__device__ inline int64_t result_pixel(const struct thin_box &b, const struct box_place &at, int i,
+                                       int corner = 0)
 {
-    const int x = at.x + (i & ((1 << b.log_w) - 1));
-    const int y = at.y + (i >> b.log_w & ((1 << b.log_h) - 1));
+    const int x = (at.x + (i & ((1 << b.log_w) - 1))) * b.spread + corner % 2;
+    const int y = (at.y + (i >> b.log_w & ((1 << b.log_h) - 1))) * b.spread + corner / 2;
     const int n = at.n + (i >> (b.log_w + b.log_h));
     return n < b.n && y < b.out_h && x < b.out_w ? ((int64_t)n * b.out_h + y) * b.out_w + x : -1;
 }
 
-/* Bytes from the start of the box's memory to what the first tap of pixel i looks at. */
+/* Bytes from the start of the box's memory to the first source pixel that place i looks at. */
 __device__ inline int source_at(const struct thin_box &b, int i)
 {
     return (i >> (b.log_w + b.log_h)) * b.image_pitch +
@@ -166,7 +212,7 @@ __device__ inline void fetch_box(const struct thin_box &b, const struct box_plac
         const int place = b.sorted ? (column & 1) * ((b.fetch_w + 1) / 2) + column / 2 : column;
         const int64_t from = (((int64_t)(at.n + image) * b.h + y) * b.w + x) * b.c + first +
                              word * WORD_CHANNELS;
-        copy_16(to + image * b.image_pitch + row * b.row_pitch + place * b.pixel_pitch +
+        copy_16<false>(to + image * b.image_pitch + row * b.row_pitch + place * b.pixel_pitch +
                     word * WORD,
                 src + (exists ? from : 0), exists);
     }

@@ -25,11 +25,11 @@ __device__ static void fetch_grads(const struct grad_args &a, const struct box_p
                                    unsigned to)
 {
     const int words = (int)a.per_grad.by;
-    for (int i = threadIdx.x; i < a.box.pixels * words; i += GRAD_THREADS) {
+    for (int i = threadIdx.x; i < a.box.places * words; i += GRAD_THREADS) {
         const int row = divide(i, a.per_grad);
         const int word = i - row * words;
         const int64_t pixel = result_pixel(a.box, at, row);
-        copy_16(to + row * a.grads_pitch + word * WORD,
+        copy_16<false>(to + row * a.grads_pitch + word * WORD,
                 a.d_dst + (pixel >= 0 ? pixel * a.k + word * WORD_CHANNELS : 0), pixel >= 0);
     }
 }
@@ -46,7 +46,9 @@ __device__ static void fetch(const struct grad_args &a, int index, unsigned stag
 
 /* What a warp does: channels k and c from here on, every n_parts-th step of 16 pixels. */
 struct grad_share {
-    int k, c, part, n_parts; /* part >= n_parts: nothing */
+    int k, c;
+    int part, n_parts; /* part >= n_parts: nothing */
+    int n_shares;      /* warps of one part, which are neighbours */
 };
 
 template <int MT> __device__ static struct grad_share share_of(const struct grad_args &a, int warp)
@@ -54,7 +56,7 @@ template <int MT> __device__ static struct grad_share share_of(const struct grad
     const int n_k = a.k / (MT * 16);
     const int n_c = a.box.chunk / 16;
     const struct grad_share share = {warp % n_k * MT * 16, warp / n_k % n_c * 16,
-                                     warp / (n_k * n_c), GRAD_WARPS / (n_k * n_c)};
+                                     warp / (n_k * n_c), GRAD_WARPS / (n_k * n_c), n_k * n_c};
     return share;
 }
 
@@ -63,7 +65,7 @@ __device__ static void multiply_box(float (&sums)[MT][TAPS][2][4], const struct 
                                     const struct grad_share &share, unsigned stage)
 {
     const int lane = threadIdx.x % 32;
-    for (int step = share.part; step < a.box.pixels / 16; step += share.n_parts) {
+    for (int step = share.part; step < a.box.places / 16; step += share.n_parts) {
         const unsigned grads = stage + a.grads_at +
                                (step * 16 + lane % 8 + lane / 16 * 8) * a.grads_pitch +
                                (share.k + lane / 8 % 2 * 8) * 2;
@@ -86,13 +88,40 @@ __device__ static void multiply_box(float (&sums)[MT][TAPS][2][4], const struct 
     }
 }
 
+/* Sums of warps that have shared the pixels, into those of the first of them: the upper half of the parts gives its sums to
+ * the lower half until one is left. */
+template <int N>
+__device__ static void join_parts(float *sums, const struct grad_share &share, float *room)
+{
+    const int lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32 % share.n_shares;
+    int left = share.n_parts;
+    while (left > 1) {
+        const int half = (left + 1) / 2;
+        __syncthreads();
+        if (share.part >= half && share.part < left) {
+            float *to = room + ((share.part - half) * share.n_shares + warp) * N * 32 + lane;
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                to[i * 32] = sums[i];
+        }
+        __syncthreads();
+        if (share.part + half < left) {
+            const float *from = room + (share.part * share.n_shares + warp) * N * 32 + lane;
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                sums[i] += from[i * 32];
+        }
+        left = half;
+    }
+}
+
 template <int MT, int TAPS>
 __global__ void __launch_bounds__(GRAD_THREADS) thin_grad_kernel(const struct grad_args a)
 {
     extern __shared__ uint4 room[];
     const unsigned start = shared_address(room);
     const struct grad_share share = share_of<MT>(a, threadIdx.x / 32);
-    const int chunk = a.box.chunk;
     float sums[MT][TAPS][2][4] = {};
 
     fetch(a, blockIdx.x, start);
@@ -104,31 +133,56 @@ __global__ void __launch_bounds__(GRAD_THREADS) thin_grad_kernel(const struct gr
         if (share.part < share.n_parts)
             multiply_box<MT, TAPS>(sums, a, share, start + turn * a.stage_bytes);
     }
-
-    /* Warps that have shared the pixels add up one after the other, as [k, tap, chunk]. */
-    float *total = reinterpret_cast<float *>(room);
+    join_parts<MT * TAPS * 8>(&sums[0][0][0][0], share, reinterpret_cast<float *>(room));
+    if (share.part != 0)
+        return;
     const int lane = threadIdx.x % 32;
-    for (int part = 0; part < share.n_parts; part++) {
-        __syncthreads();
-        if (share.part != part)
-            continue;
+    float *out = a.partial + (int64_t)blockIdx.x * a.k * TAPS * a.box.c +
+                 (int)blockIdx.y * a.box.chunk + share.c + lane % 4 * 2;
 #pragma unroll
-        for (int i = 0; i < MT * TAPS * 8; i++) {
-            const int m = i / (TAPS * 8), tap = i / 8 % TAPS, n = i / 4 % 2;
-            const int k = share.k + m * 16 + lane / 4 + i / 2 % 2 * 8;
-            float *sum = &total[(k * TAPS + tap) * chunk + share.c + n * 8 + lane % 4 * 2 + i % 2];
-            *sum = part == 0 ? sums[m][tap][n][i % 4] : *sum + sums[m][tap][n][i % 4];
-        }
+    for (int i = 0; i < MT * TAPS * 4; i++) {
+        const int m = i / (TAPS * 4), tap = i / 4 % TAPS, n = i / 2 % 2, row = i % 2;
+        const int k = share.k + m * 16 + row * 8 + lane / 4;
+        *reinterpret_cast<float2 *>(out + (k * TAPS + tap) * a.box.c + n * 8) =
+            make_float2(sums[m][tap][n][2 * row], sums[m][tap][n][2 * row + 1]);
     }
-    __syncthreads();
-    float *out = a.partial + (int64_t)blockIdx.x * a.k * TAPS * a.box.c + blockIdx.y * chunk;
-    for (int i = threadIdx.x; i < a.k * TAPS * chunk; i += GRAD_THREADS)
-        out[(int64_t)(i / chunk) * a.box.c + i % chunk] = total[i];
 }
 
 /* ---- launching ------------------------------------------------------------------------------------ */
 
-size_t cuda_thin_scratch(const struct cuda_conv_shape *shape, const struct cuda_thin_grad_tile *tile)
+/* Warps have 32 channels k where these divide all of them. */
+static bool is_double(const struct cuda_conv_shape *shape)
+{
+    return shape->k % 32 == 0;
+}
+
+/* Fills in all but the pointers; returns the bytes of shared memory. */
+static size_t arrange(const struct cuda_conv_shape *shape, const struct cuda_thin_grad_tile *tile,
+                      struct grad_args *a)
+{
+    a->box = thin_box_of(shape, false, log2_above(tile->pixels, MAX_LOG_PLACES), tile->chunk);
+    a->k = (int)shape->k;
+    a->grads_at = (int)thin_box_bytes(&a->box);
+    a->grads_pitch = a->k * 2 + WORD;
+    a->stage_bytes = a->grads_at + a->box.places * a->grads_pitch;
+    a->per_grad = divider_of(a->k / WORD_CHANNELS);
+    const int sums = (is_double(shape) ? 2 : 1) * (int)(shape->r * shape->s) * 8; /* of a thread */
+    const int joined = GRAD_THREADS / 2 * sums * (int)sizeof(float);
+    return (size_t)(2 * a->stage_bytes > joined ? 2 * a->stage_bytes : joined);
+}
+
+size_t cuda_thin_grad_shared(const struct cuda_conv_shape *shape,
+                             const struct cuda_thin_grad_tile *tile)
+{
+    struct grad_args a = {};
+    if (tile->chunk <= 0 || tile->chunk % 16 != 0 || shape->c % tile->chunk != 0 ||
+        shape->k / (is_double(shape) ? 32 : 16) * (tile->chunk / 16) > GRAD_WARPS)
+        return 0;
+    return arrange(shape, tile, &a);
+}
+
+size_t cuda_thin_scratch(const struct cuda_conv_shape *shape,
+                         const struct cuda_thin_grad_tile *tile)
 {
     return (size_t)(tile->blocks * shape->k * shape->r * shape->s * shape->c) * sizeof(float);
 }
@@ -138,33 +192,21 @@ cudaError_t cuda_thin_d_weights(const struct cuda_conv_shape *shape,
                                 const struct cuda_weights *sizes, const void *src,
                                 const void *d_dst, void *scratch, cudaStream_t stream)
 {
-    const bool is_double = shape->k % 32 == 0;
-    const bool is_point = shape->r == 1;
-    const int taps = (int)(shape->r * shape->s);
-    const int shares = (int)(shape->k / (is_double ? 32 : 16)) * (tile->chunk / 16);
-    if (shares > GRAD_WARPS || shape->c % tile->chunk != 0)
-        return cudaErrorInvalidValue;
     struct grad_args a = {};
-    a.box = thin_box_of(shape, log2_above(tile->pixels, 9), tile->chunk);
-    a.k = (int)shape->k;
-    a.grads_at = (int)thin_box_bytes(&a.box);
-    a.grads_pitch = a.k * 2 + WORD;
-    a.stage_bytes = a.grads_at + tile->pixels * a.grads_pitch;
-    a.per_grad = divider_of(a.k / WORD_CHANNELS);
+    if (cuda_thin_grad_shared(shape, tile) == 0)
+        return cudaErrorInvalidValue;
+    const size_t bytes = arrange(shape, tile, &a);
     a.src = (const bf16 *)src;
     a.d_dst = (const bf16 *)d_dst;
     a.partial = (float *)scratch;
-    const int blocks = a.box.boxes < tile->blocks ? a.box.boxes : tile->blocks;
-    const int total = a.k * taps * tile->chunk * (int)sizeof(float);
-    const int bytes = 2 * a.stage_bytes > total ? 2 * a.stage_bytes : total;
     void (*const function)(const struct grad_args) =
-        is_point ? (is_double ? thin_grad_kernel<2, 1> : thin_grad_kernel<1, 1>)
-                 : (is_double ? thin_grad_kernel<2, 9> : thin_grad_kernel<1, 9>);
-    const cudaError_t error =
-        cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        shape->r == 1 ? (is_double(shape) ? thin_grad_kernel<2, 1> : thin_grad_kernel<1, 1>)
+                      : (is_double(shape) ? thin_grad_kernel<2, 9> : thin_grad_kernel<1, 9>);
+    const cudaError_t error = allow_shared((const void *)function, bytes);
     if (error != cudaSuccess)
         return error;
+    const int blocks = a.box.boxes < tile->blocks ? a.box.boxes : tile->blocks;
     const dim3 grid((unsigned)blocks, (unsigned)(shape->c / tile->chunk));
-    function<<<grid, GRAD_THREADS, (size_t)bytes, stream>>>(a);
+    function<<<grid, GRAD_THREADS, bytes, stream>>>(a);
     return add_partial(d_weights, a.partial, blocks, sizes, stream);
 }
