@@ -34,6 +34,7 @@ struct cuda_backend {
     struct backend base;
     struct cuda_libs libs;
     int device;
+    size_t shared;            /* bytes of shared memory that a block can have */
     enum precision precision; /* of training */
     bool deterministic;
     bool weights_apart;
@@ -219,8 +220,11 @@ bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *no
 
 /* True where they are to compute a pass of a convolution in bf16, rather than cuDNN. */
 bool cuda_thin_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass);
-struct cuda_thin_tile cuda_thin_tile_of(const struct cuda_conv_shape *shape, bool backwards);
-struct cuda_thin_grad_tile cuda_thin_grad_tile_of(const struct cuda_conv_shape *shape);
+/* shared: bytes of shared memory that a block can have. */
+struct cuda_thin_tile cuda_thin_tile_of(const struct cuda_conv_shape *shape, bool backwards,
+                                        size_t shared);
+struct cuda_thin_grad_tile cuda_thin_grad_tile_of(const struct cuda_conv_shape *shape,
+                                                  size_t shared);
 
 /* ---- cuda_derive.c ------------------------------------------------------------------------------ */
 

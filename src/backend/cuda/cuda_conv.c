@@ -229,7 +229,7 @@ static enum der_status run_thin(struct cuda_program *p, const struct cuda_step *
     const struct cuda_conv_shape *shape = &step->conv->shape;
     const struct cuda_derived *derived = &p->derived[step->conv->derived];
     const struct operands at = operands_of(&step->node);
-    const struct cuda_thin_tile tile = cuda_thin_tile_of(shape, false);
+    const struct cuda_thin_tile tile = cuda_thin_tile_of(shape, false, cuda_of(p)->shared);
     struct cuda_thin thin = {.dst = p->values[at.dst].data,
                              .src = p->values[at.src].data,
                              .weights = derived_at(p, derived->offset)};
@@ -248,7 +248,7 @@ static enum der_status run_thin_d_src(struct cuda_program *p, const struct cuda_
 {
     const struct cuda_conv_shape *shape = &step->conv->shape;
     const struct operands at = operands_of(&step->node);
-    const struct cuda_thin_tile tile = cuda_thin_tile_of(shape, true);
+    const struct cuda_thin_tile tile = cuda_thin_tile_of(shape, true, cuda_of(p)->shared);
     TRY(prepare_weights(p, step, stream));
     return cuda_check(p->base.be->ctx,
                       cuda_thin_d_src(shape, &tile, p->values[at.src].data, p->values[at.dst].data,
@@ -262,7 +262,7 @@ static enum der_status run_thin_d_weights(struct cuda_program *p, const struct c
 {
     const struct cuda_conv_shape *shape = &step->conv->shape;
     const struct operands at = operands_of(&step->node);
-    const struct cuda_thin_grad_tile tile = cuda_thin_grad_tile_of(shape);
+    const struct cuda_thin_grad_tile tile = cuda_thin_grad_tile_of(shape, cuda_of(p)->shared);
     const struct cuda_weights sizes = sizes_of(p, step);
     return cuda_check(p->base.be->ctx,
                       cuda_thin_d_weights(shape, &tile, value_data(&p->values[at.weights]), &sizes,
@@ -376,7 +376,8 @@ static size_t gradient_bytes(const struct cuda_program *p, const struct cuda_ste
     }
     if (!conv->thin)
         return stage_bytes(conv);
-    const struct cuda_thin_grad_tile tile = cuda_thin_grad_tile_of(&conv->shape);
+    const struct cuda_thin_grad_tile tile =
+        cuda_thin_grad_tile_of(&conv->shape, cuda_of(p)->shared);
     return cuda_thin_scratch(&conv->shape, &tile);
 }
 

@@ -13,7 +13,7 @@
 
 extern const struct backend_ops cuda_backend;
 
-enum { MOST_SHARED = 99 << 10 };
+enum { MOST_SHARED = 99 << 10 }; /* what every GPU from compute capability 8.0 on gives a block */
 
 struct layer {
     int64_t n, h, w, c, k, kernel, stride;
@@ -359,14 +359,15 @@ static void test_tiles_of_the_rule_exist(void **state)
                     128, size, size, c, k, kind % 2 == 0 ? 3 : 1, 1 + kind / 2 % 2};
                 const struct cuda_conv_shape shape = shape_of(&layer);
                 for (int backwards = 0; backwards < 2; backwards++) {
-                    const struct cuda_thin_tile tile = cuda_thin_tile_of(&shape, backwards);
+                    const struct cuda_thin_tile tile =
+                        cuda_thin_tile_of(&shape, backwards, MOST_SHARED);
                     const size_t shared = cuda_thin_shared(&shape, backwards, !backwards, &tile);
                     if (!cuda_thin_serves(&shape, backwards ? DNN_D_SRC : DNN_FORWARD))
                         continue;
                     assert_in_range(shared, 1, MOST_SHARED);
                     n++;
                 }
-                const struct cuda_thin_grad_tile tile = cuda_thin_grad_tile_of(&shape);
+                const struct cuda_thin_grad_tile tile = cuda_thin_grad_tile_of(&shape, MOST_SHARED);
                 if (!cuda_thin_serves(&shape, DNN_D_WEIGHTS))
                     continue;
                 assert_in_range(cuda_thin_grad_shared(&shape, &tile), 1, MOST_SHARED);

@@ -21,6 +21,13 @@ __device__ inline void multiply(float (&d)[4], const unsigned (&a)[4], const uns
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+__device__ inline float larger_or_nan(float x, float y)
+{
+    float z;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+    return z;
+}
+
 /* Four matrices of 8 x 8; lane i gives the address of row i % 8 of matrix i / 8. */
 template <bool TRANSPOSED> __device__ inline void load_matrices(unsigned (&m)[4], unsigned address)
 {

@@ -40,6 +40,19 @@ struct thin_args {
 
 /* ---- into shared memory ------------------------------------------------------------------------- */
 
+/* Rows of weights, a few words each, every thread the same word of every `turn`th row. Rows from n_exist on are zeros. */
+__device__ static void fetch_rows(const struct thin_args &a, unsigned to, const bf16 *from,
+                                  int pitch, int row, int turn, int n_rows, int n_exist)
+{
+    to += row * a.weights_pitch;
+    from += row * pitch;
+    for (; row < n_rows; row += turn) {
+        copy_16<true>(to, row < n_exist ? from : a.weights, row < n_exist);
+        to += turn * a.weights_pitch;
+        from += turn * pitch;
+    }
+}
+
 /* Weights of a chunk as [result channel, tap, source channel], or as [source channel, tap, result channel] backwards: rows
  * lie as they do outside, an odd number of words apart. */
 template <int NT, int TAPS, thin_way WAY>
@@ -47,26 +60,22 @@ __device__ static void fetch_weights(const struct thin_args &a, unsigned to, int
                                      int first, int width)
 {
     if (WAY != FORWARDS) {
-        const bf16 *from = a.weights + (int64_t)first * TAPS * a.k + first_k;
-        for (int i = threadIdx.x; i < width * TAPS * NT; i += blockDim.x) {
-            const int row = i / NT;
-            const int word = i % NT;
-            const bool exists = first_k + word * WORD_CHANNELS < a.k;
-            copy_16<true>(to + row * a.weights_pitch + word * WORD,
-                          from + (exists ? row * a.k + word * WORD_CHANNELS : 0), exists);
-        }
+        const int row = threadIdx.x / NT;
+        const int word = threadIdx.x % NT;
+        const int turn = (int)blockDim.x / NT;
+        const bool exists = first_k + word * WORD_CHANNELS < a.k;
+        if (row < turn)
+            fetch_rows(a, to + word * WORD,
+                       a.weights + (int64_t)first * TAPS * a.k + first_k + word * WORD_CHANNELS,
+                       a.k, row, turn, width * TAPS, exists ? width * TAPS : 0);
         return;
     }
-    const int words = (int)a.box.per_pixel.by;
-    const bf16 *from = a.weights + (int64_t)first_k * TAPS * a.box.c + first;
-    const int n_rows = (a.k - first_k) * TAPS; /* those that exist */
-    for (int i = threadIdx.x; i < NT * 8 * TAPS * words; i += blockDim.x) {
-        const int row = divide(i, a.box.per_pixel);
-        const int word = i - row * words;
-        const bool exists = row < n_rows && word * WORD_CHANNELS < width;
-        copy_16<true>(to + row * a.weights_pitch + word * WORD,
-                      from + (exists ? row * a.box.c + word * WORD_CHANNELS : 0), exists);
-    }
+    const int row = divide(threadIdx.x, a.box.per_pixel);
+    const int word = (int)threadIdx.x - row * (int)a.box.per_pixel.by;
+    if (row < a.box.turn && word * WORD_CHANNELS < width)
+        fetch_rows(a, to + word * WORD,
+                   a.weights + (int64_t)first_k * TAPS * a.box.c + first + word * WORD_CHANNELS,
+                   a.box.c, row, a.box.turn, NT * 8 * TAPS, (a.k - first_k) * TAPS);
 }
 
 /* What a block knows of itself. */
@@ -78,10 +87,9 @@ struct thin_block {
 
 template <int NT, int TAPS, thin_way WAY>
 __device__ static void fetch_chunk(const struct thin_args &a, const struct thin_block &block,
-                                   int chunk)
+                                   int chunk, unsigned stage)
 {
     if (chunk < a.n_chunks) {
-        const unsigned stage = block.room + chunk % a.n_stages * a.stage_bytes;
         const int first = chunk * a.box.chunk;
         const int width = a.box.c - first < a.box.chunk ? a.box.c - first : a.box.chunk;
         fetch_box(a.box, block.at, stage, a.src, first, width);
@@ -90,17 +98,32 @@ __device__ static void fetch_chunk(const struct thin_args &a, const struct thin_
     copies_commit();
 }
 
+/* What a lane writes of its warp's results: the same word of every TURN-th pixel. */
+template <int NT> struct lane_share {
+    enum { TURN = 32 / NT, OUT_PITCH = NT * WORD + WORD };
+    int row, word, k;
+    bool counts;
+    __device__ lane_share(const struct thin_args &a, const struct thin_block &block)
+    {
+        const int lane = threadIdx.x % 32;
+        row = lane / NT;
+        word = lane % NT;
+        k = block.first_k + word * WORD_CHANNELS;
+        counts = row < TURN && k < a.k;
+    }
+};
+
 /* The residual goes where the results are gathered, and waits for them there. */
-template <int NT>
+template <int MT, int NT>
 __device__ static void fetch_residual(const struct thin_args &a, const struct thin_block &block)
 {
-    enum { OUT_PITCH = NT * WORD + WORD };
-    for (int i = threadIdx.x; i < a.box.places * NT; i += blockDim.x) {
-        const int64_t pixel = result_pixel(a.box, block.at, i / NT);
-        const int k = block.first_k + i % NT * WORD_CHANNELS;
-        const bool exists = pixel >= 0 && k < a.k;
-        copy_16<false>(block.room + a.out_at + i / NT * OUT_PITCH + i % NT * WORD,
-                a.residual + (exists ? pixel * a.k + k : 0), exists);
+    const lane_share<NT> share(a, block);
+    const int first_row = threadIdx.x / 32 * MT * 16;
+    for (int i = share.row; share.counts && i < MT * 16; i += share.TURN) {
+        const int pixel = result_pixel(a.box, block.at, first_row + i);
+        copy_16<false>(block.room + a.out_at + (first_row + i) * share.OUT_PITCH +
+                           share.word * WORD,
+                       a.residual + (int64_t)(pixel < 0 ? 0 : pixel) * a.k + share.k, pixel >= 0);
     }
 }
 
@@ -155,9 +178,11 @@ template <int MT, int NT>
 __device__ static void write_results(const float (&sums)[MT][NT][4], const struct thin_args &a,
                                      const struct thin_block &block, char *out, int corner)
 {
-    enum { OUT_PITCH = NT * WORD + WORD };
+    const lane_share<NT> share(a, block);
     const int lane = threadIdx.x % 32;
     const int first_row = threadIdx.x / 32 * MT * 16;
+    const float least = a.relu ? 0.0f : -INFINITY;
+    char *mine = out + first_row * share.OUT_PITCH;
 #pragma unroll
     for (int n = 0; n < NT; n++) {
         const int k = block.first_k + n * 8 + lane % 4 * 2;
@@ -166,30 +191,25 @@ __device__ static void write_results(const float (&sums)[MT][NT][4], const struc
             bias = *reinterpret_cast<const float2 *>(a.bias + k);
 #pragma unroll
         for (int i = 0; i < 2 * MT; i++) {
-            const int row = first_row + i * 8 + lane / 4;
-            unsigned *to =
-                reinterpret_cast<unsigned *>(out + row * OUT_PITCH + n * WORD + lane % 4 * 4);
+            unsigned *to = reinterpret_cast<unsigned *>(
+                mine + (i * 8 + lane / 4) * share.OUT_PITCH + n * WORD + lane % 4 * 4);
             float u = sums[i / 2][n][i % 2 * 2] + bias.x;
             float v = sums[i / 2][n][i % 2 * 2 + 1] + bias.y;
             if (a.residual) {
                 u += __uint_as_float(*to << 16);
                 v += __uint_as_float(*to & 0xffff0000u);
             }
-            u = a.relu && u < 0.0f ? 0.0f : u;
-            v = a.relu && v < 0.0f ? 0.0f : v;
-            const __nv_bfloat162 pair = __floats2bfloat162_rn(u, v);
+            const __nv_bfloat162 pair =
+                __floats2bfloat162_rn(larger_or_nan(u, least), larger_or_nan(v, least));
             *to = *reinterpret_cast<const unsigned *>(&pair);
         }
     }
     __syncwarp();
-#pragma unroll
-    for (int i = lane; i < MT * 16 * NT; i += 32) {
-        const int row = first_row + i / NT;
-        const int64_t pixel = result_pixel(a.box, block.at, row, corner);
-        const int k = block.first_k + i % NT * WORD_CHANNELS;
-        if (pixel >= 0 && k < a.k)
-            *reinterpret_cast<uint4 *>(a.dst + pixel * a.k + k) =
-                *reinterpret_cast<const uint4 *>(out + row * OUT_PITCH + i % NT * WORD);
+    for (int i = share.row; share.counts && i < MT * 16; i += share.TURN) {
+        const int pixel = result_pixel(a.box, block.at, first_row + i, corner);
+        if (pixel >= 0)
+            *reinterpret_cast<uint4 *>(a.dst + (int64_t)pixel * a.k + share.k) =
+                *reinterpret_cast<const uint4 *>(mine + i * share.OUT_PITCH + share.word * WORD);
     }
 }
 
@@ -211,21 +231,26 @@ __global__ void __launch_bounds__(MAX_THREADS) thin_kernel(const struct thin_arg
     float sums[corners_of(WAY)][MT][NT][4] = {};
 
     if (a.residual)
-        fetch_residual<NT>(a, block);
+        fetch_residual<MT, NT>(a, block);
     const int ahead = a.n_stages > 1 ? a.n_stages - 1 : 1;
-    for (int chunk = 0; chunk < ahead; chunk++)
-        fetch_chunk<NT, TAPS, WAY>(a, block, chunk);
+    const unsigned end = block.room + a.n_stages * a.stage_bytes;
+    unsigned next = block.room; /* where the next chunk goes */
+    for (int chunk = 0; chunk < ahead; chunk++, next += a.stage_bytes)
+        fetch_chunk<NT, TAPS, WAY>(a, block, chunk, next);
+    unsigned stage = block.room;
     for (int chunk = 0; chunk < a.n_chunks; chunk++) {
+        next = next < end ? next : block.room;
         wait_for_chunk(a.n_stages);
-        fetch_chunk<NT, TAPS, WAY>(a, block, chunk + ahead);
-        const unsigned stage = block.room + chunk % a.n_stages * a.stage_bytes;
+        fetch_chunk<NT, TAPS, WAY>(a, block, chunk + ahead, next);
         const int left = a.box.c - chunk * a.box.chunk;
         unsigned from[MT];
 #pragma unroll
         for (int m = 0; m < MT; m++)
             from[m] = stage + pixels[m];
         multiply_chunk<MT, NT, TAPS, WAY>(sums, a, from, stage + weights,
-                                                 left < a.box.chunk ? left : a.box.chunk);
+                                          left < a.box.chunk ? left : a.box.chunk);
+        next += a.stage_bytes;
+        stage = stage + a.stage_bytes < end ? stage + a.stage_bytes : block.room;
     }
     __syncthreads(); /* results may be gathered where the last chunk was */
 #pragma unroll
@@ -303,7 +328,8 @@ static size_t arrange(const struct cuda_conv_shape *shape, bool backwards, bool 
     const int taps = (int)(shape->r * shape->s);
     const int64_t c = backwards ? shape->k : shape->c;
     const int chunk = tile->chunk < c ? tile->chunk : (int)c;
-    a->box = thin_box_of(shape, backwards, log2_above(places, MAX_LOG_PLACES), chunk);
+    a->box = thin_box_of(shape, backwards, log2_above(places, MAX_LOG_PLACES), chunk,
+                         tile->warps * 32);
     a->k = (int)(backwards ? shape->c : shape->k);
     a->n_chunks = (a->box.c + chunk - 1) / chunk;
     a->n_stages = tile->stages < a->n_chunks ? tile->stages : a->n_chunks;

@@ -18,7 +18,7 @@ enum { MAX_TAPS = 9, WORD = 16 /* bytes */, WORD_CHANNELS = 8, STEP = 16 /* of a
 
 enum { MAX_LOG_PLACES = 9 }; /* of a box */
 
-/* Division of numbers below 2^16 by a number that the host knows. */
+/* Division by a number that the host knows, right while the product of both is below 2^32. */
 struct divider {
     unsigned by, magic; /* magic: 2^32 / by, rounded up; 0 stands for 2^32 */
 };
@@ -44,15 +44,18 @@ struct thin_box {
     int step;                 /* source pixels from place to place */
     int pad;
     int fetch_step;                          /* between source pixels that are looked at */
-    int fetch_w;                             /* columns of the source that a box looks at */
+    int fetch_h, fetch_w;                    /* source pixels that a box looks at, in one image */
     bool sorted;                             /* even columns first */
-    int fetched;                             /* source pixels of a box */
+    int fetched;                             /* in all images */
+    int turn;                                /* of them that all threads fetch at a time */
+    int turn_images, turn_rows, turn_columns; /* the same, as a distance */
     int chunk;                               /* channels at a time */
     int pixel_pitch, row_pitch, image_pitch; /* bytes */
     int step_pitch;                          /* from one row of places to the next */
     int tap_at[MAX_TAPS];                    /* bytes; by the tap of the weights */
     struct divider per_pixel;                /* words */
     struct divider per_row, per_image;       /* pixels */
+    struct divider by_across, by_down;
 };
 
 static inline int log2_above(int64_t x, int most)
@@ -117,7 +120,7 @@ static inline void place_taps(struct thin_box *b, int size, bool backwards)
 
 /* Of the channels of the source `chunk` are in shared memory at a time. */
 static inline struct thin_box thin_box_of(const struct cuda_conv_shape *shape, bool backwards,
-                                          int log_places, int chunk)
+                                          int log_places, int chunk, int threads)
 {
     struct thin_box b = {};
     int window;
@@ -135,8 +138,12 @@ static inline struct thin_box thin_box_of(const struct cuda_conv_shape *shape, b
     b.sorted = window > 1 && b.step > 1;
     const int apart = b.step / b.fetch_step; /* places, in source pixels that are fetched */
     b.fetch_w = apart * ((1 << b.log_w) - 1) + window;
-    const int fetch_h = apart * ((1 << b.log_h) - 1) + window;
-    b.fetched = images * fetch_h * b.fetch_w;
+    b.fetch_h = apart * ((1 << b.log_h) - 1) + window;
+    b.fetched = images * b.fetch_h * b.fetch_w;
+    b.turn = threads / (chunk / WORD_CHANNELS);
+    b.turn_images = b.turn / (b.fetch_h * b.fetch_w);
+    b.turn_rows = b.turn / b.fetch_w % b.fetch_h;
+    b.turn_columns = b.turn % b.fetch_w;
     b.chunk = chunk;
     b.pixel_pitch = chunk * 2 + WORD;
     const int odd = b.pixel_pitch / WORD;
@@ -144,13 +151,15 @@ static inline struct thin_box thin_box_of(const struct cuda_conv_shape *shape, b
     if (b.log_w < 3)
         b.row_pitch += bank_shift(b.row_pitch, apart, odd << b.log_w);
     b.step_pitch = apart * b.row_pitch;
-    b.image_pitch = fetch_h * b.row_pitch;
+    b.image_pitch = b.fetch_h * b.row_pitch;
     if (b.log_w + b.log_h < 3)
         b.image_pitch += bank_shift(b.image_pitch, 1, odd << (b.log_w + b.log_h));
     place_taps(&b, (int)shape->r, backwards);
     b.per_pixel = divider_of(chunk / WORD_CHANNELS);
     b.per_row = divider_of(b.fetch_w);
-    b.per_image = divider_of(fetch_h * b.fetch_w);
+    b.per_image = divider_of(b.fetch_h * b.fetch_w);
+    b.by_across = divider_of(b.across);
+    b.by_down = divider_of(b.down);
     return b;
 }
 
@@ -167,20 +176,22 @@ struct box_place {
 __device__ inline struct box_place place_of(const struct thin_box &b, int index)
 {
     const int images = b.places >> (b.log_w + b.log_h);
-    const struct box_place at = {index / b.across / b.down * images,
-                                 index / b.across % b.down << b.log_h, index % b.across << b.log_w};
+    const int row = divide(index, b.by_across);
+    const int image = divide(row, b.by_down);
+    const struct box_place at = {image * images, (row - image * b.down) << b.log_h,
+                                 (index - row * b.across) << b.log_w};
     return at;
 }
 
 /* Pixel `corner` (0 to 3 where places are spread, else 0) of place i of a box, as it is counted in the whole
  * result; -1: there is none. */
-__device__ inline int64_t result_pixel(const struct thin_box &b, const struct box_place &at, int i,
-                                       int corner = 0)
+__device__ inline int result_pixel(const struct thin_box &b, const struct box_place &at, int i,
+                                   int corner = 0)
 {
     const int x = (at.x + (i & ((1 << b.log_w) - 1))) * b.spread + corner % 2;
     const int y = (at.y + (i >> b.log_w & ((1 << b.log_h) - 1))) * b.spread + corner / 2;
     const int n = at.n + (i >> (b.log_w + b.log_h));
-    return n < b.n && y < b.out_h && x < b.out_w ? ((int64_t)n * b.out_h + y) * b.out_w + x : -1;
+    return n < b.n && y < b.out_h && x < b.out_w ? (n * b.out_h + y) * b.out_w + x : -1;
 }
 
 /* Bytes from the start of the box's memory to the first source pixel that place i looks at. */
@@ -191,30 +202,42 @@ __device__ inline int source_at(const struct thin_box &b, int i)
            (i & ((1 << b.log_w) - 1)) * b.pixel_pitch;
 }
 
-/* Begins to copy `width` channels from `first` on of all source pixels of a box; zeros where there are none. */
+/* Begins to copy `width` channels from `first` on of all source pixels of a box; zeros where there are none. A thread
+ * copies the same word of every `turn`th pixel. */
 __device__ inline void fetch_box(const struct thin_box &b, const struct box_place &at, unsigned to,
                                  const bf16 *src, int first, int width)
 {
+    int pixel = divide(threadIdx.x, b.per_pixel);
+    const int word = (int)threadIdx.x - pixel * (int)b.per_pixel.by;
+    int image = divide(pixel, b.per_image);
+    const int within = pixel - image * (int)b.per_image.by;
+    int row = divide(within, b.per_row);
+    int column = within - row * b.fetch_w;
     const int y0 = at.y * b.step - b.pad;
     const int x0 = at.x * b.step - b.pad;
-    const int words = (int)b.per_pixel.by;
-    for (int i = threadIdx.x; i < b.fetched * words; i += blockDim.x) {
-        const int pixel = divide(i, b.per_pixel);
-        const int word = i - pixel * words;
-        const int image = divide(pixel, b.per_image);
-        const int within = pixel - image * (int)b.per_image.by;
-        const int row = divide(within, b.per_row);
-        const int column = within - row * b.fetch_w;
+    const int half = (b.fetch_w + 1) / 2;
+    const bool is_wanted = word * WORD_CHANNELS < width;
+    to += word * WORD;
+    first += word * WORD_CHANNELS;
+    if (pixel >= b.turn)
+        return;
+    for (; pixel < b.fetched; pixel += b.turn) {
+        const int n = at.n + image;
         const int y = y0 + row * b.fetch_step;
         const int x = x0 + column * b.fetch_step;
-        const bool exists = at.n + image < b.n && (unsigned)y < (unsigned)b.h &&
-                            (unsigned)x < (unsigned)b.w && word * WORD_CHANNELS < width;
-        const int place = b.sorted ? (column & 1) * ((b.fetch_w + 1) / 2) + column / 2 : column;
-        const int64_t from = (((int64_t)(at.n + image) * b.h + y) * b.w + x) * b.c + first +
-                             word * WORD_CHANNELS;
-        copy_16<false>(to + image * b.image_pitch + row * b.row_pitch + place * b.pixel_pitch +
-                    word * WORD,
-                src + (exists ? from : 0), exists);
+        const bool exists = is_wanted && n < b.n && (unsigned)y < (unsigned)b.h &&
+                            (unsigned)x < (unsigned)b.w;
+        const int place = b.sorted ? (column & 1) * half + column / 2 : column;
+        const int from = exists ? (n * b.h + y) * b.w + x : 0;
+        copy_16<false>(to + image * b.image_pitch + row * b.row_pitch + place * b.pixel_pitch,
+                       src + (int64_t)from * b.c + first, exists);
+        column += b.turn_columns;
+        row += b.turn_rows;
+        image += b.turn_images;
+        if (column >= b.fetch_w)
+            column -= b.fetch_w, row++;
+        if (row >= b.fetch_h)
+            row -= b.fetch_h, image++;
     }
 }
 

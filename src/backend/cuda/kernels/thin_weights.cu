@@ -17,20 +17,26 @@ struct grad_args {
     int grads_at, grads_pitch; /* bytes; d_dst lies behind the source pixels */
     int stage_bytes;
     struct divider per_grad; /* words of a pixel of d_dst */
+    int grads_turn;          /* pixels of it that all threads fetch at a time */
     const bf16 *src, *d_dst;
     float *partial; /* [blocks, k, taps, c] */
 };
 
+/* A thread copies the same word of every `turn`th pixel. */
 __device__ static void fetch_grads(const struct grad_args &a, const struct box_place &at,
                                    unsigned to)
 {
-    const int words = (int)a.per_grad.by;
-    for (int i = threadIdx.x; i < a.box.places * words; i += GRAD_THREADS) {
-        const int row = divide(i, a.per_grad);
-        const int word = i - row * words;
-        const int64_t pixel = result_pixel(a.box, at, row);
-        copy_16<false>(to + row * a.grads_pitch + word * WORD,
-                a.d_dst + (pixel >= 0 ? pixel * a.k + word * WORD_CHANNELS : 0), pixel >= 0);
+    const int turn = a.grads_turn;
+    int row = divide(threadIdx.x, a.per_grad);
+    const int word = (int)threadIdx.x - row * (int)a.per_grad.by;
+    if (row >= turn)
+        return;
+    to += word * WORD;
+    for (; row < a.box.places; row += turn) {
+        const int pixel = result_pixel(a.box, at, row);
+        copy_16<false>(to + row * a.grads_pitch,
+                       a.d_dst + (int64_t)(pixel < 0 ? 0 : pixel) * a.k + word * WORD_CHANNELS,
+                       pixel >= 0);
     }
 }
 
@@ -160,12 +166,14 @@ static bool is_double(const struct cuda_conv_shape *shape)
 static size_t arrange(const struct cuda_conv_shape *shape, const struct cuda_thin_grad_tile *tile,
                       struct grad_args *a)
 {
-    a->box = thin_box_of(shape, false, log2_above(tile->pixels, MAX_LOG_PLACES), tile->chunk);
+    a->box = thin_box_of(shape, false, log2_above(tile->pixels, MAX_LOG_PLACES), tile->chunk,
+                         GRAD_THREADS);
     a->k = (int)shape->k;
     a->grads_at = (int)thin_box_bytes(&a->box);
     a->grads_pitch = a->k * 2 + WORD;
     a->stage_bytes = a->grads_at + a->box.places * a->grads_pitch;
     a->per_grad = divider_of(a->k / WORD_CHANNELS);
+    a->grads_turn = GRAD_THREADS / (a->k / WORD_CHANNELS);
     const int sums = (is_double(shape) ? 2 : 1) * (int)(shape->r * shape->s) * 8; /* of a thread */
     const int joined = GRAD_THREADS / 2 * sums * (int)sizeof(float);
     return (size_t)(2 * a->stage_bytes > joined ? 2 * a->stage_bytes : joined);
