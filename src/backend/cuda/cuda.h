@@ -13,9 +13,7 @@
 #include "backend/cuda/cudnn_graph.h"
 #include "graph/backend.h"
 
-enum {
-    CUDA_THIN_MOST = 192
-}; /* channels of layers that our own kernels serve whatever their number */
+enum { CUDA_THIN_MOST = 80 }; /* channels: up to here own kernels want sixteens, not tiles */
 
 enum { CUDA_SIDE_STREAMS = 12 }; /* for programs that may run side by side */
 
@@ -301,8 +299,8 @@ static inline size_t cuda_aligned(size_t bytes)
 }
 
 /* Channels with padding. In bf16 cuDNN computes whole tiles of 16, 32 or a multiple of 64 channels so much
- * faster that the zeros cost nothing; our own kernels, which serve all of a folded network whose layers are
- * thin, want sixteens (docs/BENCHMARKS.md). The stem's few stay few. */
+ * faster that the zeros cost nothing; our own kernels, which serve the thin layers of a folded network, want
+ * sixteens (docs/BENCHMARKS.md). The stem's few stay few. */
 static inline int64_t cuda_padded(const struct cuda_program *p, int64_t channels)
 {
     int64_t unit = CUDA_CHANNELS;

@@ -48,65 +48,117 @@ static int64_t divided(int64_t count, int64_t by)
     return (count + by - 1) / by;
 }
 
-/* As few columns as possible are computed in vain; wide tiles read the source less often. */
-static int columns_of(int64_t channels, int most)
+/* What a launch computes, forwards or backwards: `from` channels into `to` channels of so many places (thin.cuh). */
+struct work {
+    const struct cuda_conv_shape *shape;
+    bool backwards;
+    bool is_spread; /* backwards through a stride: four sums to a place */
+    int64_t from, to, places;
+};
+
+static struct work work_of(const struct cuda_conv_shape *s, bool backwards)
 {
+    return (struct work){.shape = s,
+                         .backwards = backwards,
+                         .is_spread = backwards && s->stride > 1,
+                         .from = backwards ? s->k : s->c,
+                         .to = backwards ? s->c : s->k,
+                         .places = s->n * s->out_h * s->out_w};
+}
+
+/* Few columns are to be computed in vain, and the source is to be read seldom; where there are few places, channels
+ * have to make the blocks. */
+static int columns_of(const struct work *w)
+{
+    enum { FEW = 1 << 12, SOME = 1 << 13, ONCE_MORE = 8 /* columns that one reading is worth */ };
+    const int most = w->is_spread || w->places <= FEW ? 2 * UNIT : 5 * UNIT;
     int best = UNIT;
     for (int columns = UNIT; columns <= most; columns += UNIT)
-        if (divided(channels, columns) * columns <= divided(channels, best) * best)
+        if (divided(w->to, columns) * (columns + ONCE_MORE) <
+            divided(w->to, best) * (best + ONCE_MORE))
             best = columns;
-    return best;
+    return best == WIDE && w->places <= SOME ? WIDE / 2 : best;
 }
 
-/* Large boxes, as long as there are blocks for half of the GPU at least; several run side by side. */
-static void choose_box(struct cuda_thin_tile *tile, int64_t places, int64_t n_columns,
-                       int most_rows)
+/* The fewest chunks that fit into `shared` bytes, two at a time: all channels if they are up to `whole`, or no fewer
+ * than `least` at a time. False: there are none. */
+static bool choose_chunk(struct cuda_thin_tile *tile, const struct work *w, int64_t whole,
+                         int least, size_t shared)
 {
-    static const struct {
-        int rows, warps;
-    } boxes[] = {{4, 8}, {2, 8}, {1, 8}, {1, 4}};
-    enum { N = sizeof boxes / sizeof *boxes, ENOUGH = 64 };
-    for (int i = 0; i < N; i++) {
-        tile->rows = boxes[i].rows;
-        tile->warps = boxes[i].warps;
-        if (tile->rows <= most_rows &&
-            divided(places, tile->rows * tile->warps * UNIT) * n_columns >= ENOUGH)
-            return;
-    }
-}
-
-/* All channels at a time where there is room, else in as few chunks as two fit of. */
-static void choose_chunk(struct cuda_thin_tile *tile, const struct cuda_conv_shape *s,
-                         bool backwards, size_t shared)
-{
-    const int64_t steps = (backwards ? s->k : s->c) / UNIT;
-    for (int64_t n = 1; n <= steps; n++) {
+    const int64_t steps = w->from / UNIT;
+    for (int64_t n = w->from <= whole ? 1 : 2; n <= steps; n++) {
         tile->chunk = UNIT * (int)divided(steps, n);
         tile->stages = n > 1 ? 2 : 1;
-        if (cuda_thin_shared(s, backwards, !backwards, tile) <= shared)
-            return;
+        if ((n == 1 || tile->chunk >= least) &&
+            cuda_thin_shared(w->shape, w->backwards, !w->backwards, tile) <= shared)
+            return true;
     }
+    return false;
 }
 
+/* Small boxes may take all of a multiprocessor's shared memory, if that has all channels there at once. */
+static bool choose_chunks(struct cuda_thin_tile *tile, const struct work *w, bool is_large,
+                          size_t shared)
+{
+    enum { WHOLE = 5 * UNIT, PIECE = 2 * UNIT, NONE = INT32_MAX };
+    const size_t half = shared < SHARED ? shared : SHARED;
+    if (is_large)
+        return choose_chunk(tile, w, WHOLE, PIECE, half);
+    return choose_chunk(tile, w, WHOLE, NONE, shared) || choose_chunk(tile, w, 0, PIECE, half) ||
+           choose_chunk(tile, w, WHOLE, UNIT, shared) ||
+           choose_chunk(tile, w, INT64_MAX, UNIT, shared);
+}
+
+struct box {
+    int rows, warps;
+    int blocks; /* that there are to be at least */
+    bool is_large;
+};
+
+/* Boxes to be tried, large ones first; the last one always does. */
+static const struct box *boxes_of(const struct work *w)
+{
+    static const struct box points[] = {{2, 4, 128, false}, {1, 8, 32, false}, {1, 4, 0, false},
+                                        {1, 2, 0, false},   {1, 1, 0, false},  {0}};
+    static const struct box forwards[] = {{4, 8, 128, true},
+                                          {2, 8, 128, true},
+                                          {2, 4, 32, false},
+                                          {1, 4, 0, false},
+                                          {1, 2, 0, false},
+                                          {1, 1, 0, false},
+                                          {0}};
+    static const struct box backwards[] = {{4, 8, 128, true},
+                                           {2, 8, 128, true},
+                                           {1, 8, 32, false},
+                                           {1, 4, 0, false},
+                                           {1, 2, 0, false},
+                                           {1, 1, 0, false},
+                                           {0}};
+    return w->shape->r == 1 ? points : w->backwards ? backwards : forwards;
+}
+
+/* Four sums to a place are much for a warp, and their boxes large or small. */
+static bool is_possible(const struct cuda_thin_tile *tile, const struct work *w)
+{
+    const int places = tile->rows * tile->warps * UNIT;
+    const int most_rows = w->is_spread || tile->columns > 2 * UNIT ? 2 : 4;
+    return tile->rows <= most_rows && !(w->is_spread && places == 8 * UNIT);
+}
+
+/* Large boxes, as long as there are blocks enough, and two of them fit where one is. */
 struct cuda_thin_tile cuda_thin_tile_of(const struct cuda_conv_shape *s, bool backwards,
                                         size_t shared)
 {
-    enum { SMALL = 1 << 12 }; /* places: channels have to make the blocks */
-    const bool is_spread = backwards && s->stride > 1;
-    const int64_t to = backwards ? s->c : s->k;
-    const int64_t places = s->n * s->out_h * s->out_w;
-    struct cuda_thin_tile tile = {0};
-    tile.columns = columns_of(to, places <= SMALL || is_spread ? 2 * UNIT : 5 * UNIT);
-    choose_box(&tile, places, divided(to, tile.columns),
-               is_spread || tile.columns > 2 * UNIT ? 2 : 4);
-    shared = shared < SHARED ? shared : SHARED;
-    choose_chunk(&tile, s, backwards, shared);
-    while (cuda_thin_shared(s, backwards, !backwards, &tile) > shared && tile.warps > 1) {
-        if (tile.rows > 1)
-            tile.rows /= 2;
-        else
-            tile.warps /= 2;
-        choose_chunk(&tile, s, backwards, shared);
+    const struct work w = work_of(s, backwards);
+    struct cuda_thin_tile tile = {.columns = columns_of(&w)};
+    const int64_t n_columns = divided(w.to, tile.columns);
+    for (const struct box *box = boxes_of(&w); box->rows > 0; box++) {
+        tile.rows = box->rows;
+        tile.warps = box->warps;
+        const int64_t blocks = divided(w.places, tile.rows * tile.warps * UNIT) * n_columns;
+        if (is_possible(&tile, &w) && blocks >= box->blocks &&
+            choose_chunks(&tile, &w, box->is_large, shared))
+            break;
     }
     return tile;
 }

@@ -222,14 +222,15 @@ static void run_plain(struct arrays *a, bool backwards, bool fused)
 static bool next_tile(const struct cuda_conv_shape *shape, bool backwards, bool residual, int *at,
                       struct cuda_thin_tile *tile)
 {
-    enum { N = 3 * 3 * 5 * 3 * 3 };
+    static const int chunks[] = {16, 32, 48, 80};
+    enum { N = 3 * 4 * 5 * 4 * 4 };
     for (; *at < N; ++*at) {
         const int i = *at;
         *tile = (struct cuda_thin_tile){.rows = 1 << i % 3,
-                                        .warps = 2 << i / 3 % 3,
-                                        .columns = 16 * (1 + i / 9 % 5),
-                                        .chunk = 16 << i / 45 % 3,
-                                        .stages = 2 + i / 135};
+                                        .warps = 1 << i / 3 % 4,
+                                        .columns = 16 * (1 + i / 12 % 5),
+                                        .chunk = chunks[i / 60 % 4],
+                                        .stages = 1 + i / 240};
         const size_t shared = cuda_thin_shared(shape, backwards, residual, tile);
         if (shared > 0 && shared <= MOST_SHARED) {
             ++*at;
@@ -345,33 +346,41 @@ static void test_gradient_of_weights(void **state)
 
 /* ---- the rule ------------------------------------------------------------------------------------------- */
 
-/* What is served has a tile, within the memory that a block can have. */
+/* What is served has tiles that exist, within the memory that a block can have; how many do. */
+static int check_tiles(const struct cuda_conv_shape *shape, size_t most)
+{
+    int n = 0;
+    for (int backwards = 0; backwards < 2; backwards++) {
+        const struct cuda_thin_tile tile = cuda_thin_tile_of(shape, backwards, most);
+        if (!cuda_thin_serves(shape, backwards ? DNN_D_SRC : DNN_FORWARD))
+            continue;
+        assert_in_range(cuda_thin_shared(shape, backwards, !backwards, &tile), 1, most);
+        n++;
+    }
+    const struct cuda_thin_grad_tile tile = cuda_thin_grad_tile_of(shape, most);
+    if (!cuda_thin_serves(shape, DNN_D_WEIGHTS))
+        return n;
+    assert_in_range(cuda_thin_grad_shared(shape, &tile), 1, most);
+    assert_true(tile.blocks > 0);
+    return n + 1;
+}
+
 static void test_tiles_of_the_rule_exist(void **state)
 {
     (void)state;
+    static const int64_t batches[] = {1, 17, 128, 1000};
+    static const int64_t sizes[] = {1, 2, 4, 5, 8, 16, 32, 57};
+    enum { N_SIZES = sizeof sizes / sizeof *sizes, MORE_SHARED = 227 << 10 };
     int n = 0;
-    for (int64_t c = 16; c <= 512; c += 16)
-        for (int64_t k = 16; k <= 512; k += 16)
-            for (int kind = 0; kind < 4 * 6; kind++) {
-                static const int64_t sizes[] = {1, 4, 8, 16, 32, 57};
-                const int64_t size = sizes[kind / 4];
-                const struct layer layer = {
-                    128, size, size, c, k, kind % 2 == 0 ? 3 : 1, 1 + kind / 2 % 2};
+    for (int64_t c = 16; c <= 512; c += c < 256 ? 16 : 64)
+        for (int64_t k = 16; k <= 512; k += k < 256 ? 16 : 64)
+            for (int i = 0; i < 4 * 4 * N_SIZES; i++) {
+                const int64_t size = sizes[i / 16];
+                const struct layer layer = {batches[i / 4 % 4], size,         size, c, k,
+                                            i % 2 == 0 ? 3 : 1, 1 + i / 2 % 2};
                 const struct cuda_conv_shape shape = shape_of(&layer);
-                for (int backwards = 0; backwards < 2; backwards++) {
-                    const struct cuda_thin_tile tile =
-                        cuda_thin_tile_of(&shape, backwards, MOST_SHARED);
-                    const size_t shared = cuda_thin_shared(&shape, backwards, !backwards, &tile);
-                    if (!cuda_thin_serves(&shape, backwards ? DNN_D_SRC : DNN_FORWARD))
-                        continue;
-                    assert_in_range(shared, 1, MOST_SHARED);
-                    n++;
-                }
-                const struct cuda_thin_grad_tile tile = cuda_thin_grad_tile_of(&shape, MOST_SHARED);
-                if (!cuda_thin_serves(&shape, DNN_D_WEIGHTS))
-                    continue;
-                assert_in_range(cuda_thin_grad_shared(&shape, &tile), 1, MOST_SHARED);
-                n++;
+                n += check_tiles(&shape, MOST_SHARED);
+                n += check_tiles(&shape, MORE_SHARED);
             }
     assert_true(n > 10000);
 }
@@ -401,14 +410,40 @@ static void test_what_is_not_served(void **state)
     }
 }
 
+/* One stage cannot hold the chunk that is multiplied and the next one. */
+static void test_what_is_no_tile(void **state)
+{
+    (void)state;
+    const struct layer layer = {8, 8, 8, 32, 32, 3, 1};
+    const struct cuda_conv_shape shape = shape_of(&layer);
+    const struct cuda_thin_tile good = {
+        .rows = 2, .warps = 4, .columns = 32, .chunk = 32, .stages = 1};
+    struct cuda_thin_tile tile = good;
+    assert_true(cuda_thin_shared(&shape, false, false, &tile) > 0);
+    tile.chunk = 16;
+    assert_int_equal(cuda_thin_shared(&shape, false, false, &tile), 0);
+    tile.stages = 2;
+    assert_true(cuda_thin_shared(&shape, false, false, &tile) > 0);
+    tile.stages = 5;
+    assert_int_equal(cuda_thin_shared(&shape, false, false, &tile), 0);
+    tile = good, tile.warps = 3;
+    assert_int_equal(cuda_thin_shared(&shape, false, false, &tile), 0);
+    tile = good, tile.warps = 16;
+    assert_int_equal(cuda_thin_shared(&shape, false, false, &tile), 0);
+    tile = good, tile.columns = 96;
+    assert_int_equal(cuda_thin_shared(&shape, false, false, &tile), 0);
+    tile = good, tile.chunk = 24;
+    assert_int_equal(cuda_thin_shared(&shape, false, false, &tile), 0);
+}
+
 /* Sixteens for folded networks that are thin, cuDNN's tiles for all others. */
 static void test_padding(void **state)
 {
     (void)state;
     static const struct {
         int64_t channels, folded, trained;
-    } cases[] = {{3, 8, 8},     {18, 32, 32},    {36, 48, 64},    {64, 64, 64},
-                 {72, 80, 128}, {145, 160, 192}, {193, 256, 256}, {512, 512, 512}};
+    } cases[] = {{3, 8, 8},     {18, 32, 32},   {36, 48, 64},    {64, 64, 64},
+                 {72, 80, 128}, {81, 128, 128}, {145, 192, 192}, {512, 512, 512}};
     struct cuda_program p = {.type = CUDA_BF16};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         p.folded = true;
@@ -430,6 +465,7 @@ int main(void)
         cmocka_unit_test(test_gradient_of_weights),
         cmocka_unit_test(test_tiles_of_the_rule_exist),
         cmocka_unit_test(test_what_is_not_served),
+        cmocka_unit_test(test_what_is_no_tile),
         cmocka_unit_test(test_padding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -285,7 +285,7 @@ struct cuda_thin_tile {
     int warps;   /* of a block, at most 8; rows * warps a power of two */
     int columns; /* result channels of a block: 16, 32, 48, 64 or 80; at most 32 with 4 rows */
     int chunk;   /* source channels at a time, in sixteens */
-    int stages;  /* chunks in shared memory, 2 to 4 */
+    int stages;  /* chunks in shared memory, 2 to 4; 1 where there is one chunk */
 };
 
 struct cuda_thin_grad_tile {

@@ -9,7 +9,7 @@
  */
 #include "backend/cuda/kernels/thin.cuh"
 
-enum { MAX_THREADS = 256 };
+enum { MAX_THREADS = 256, MAX_STAGES = 4 };
 
 /* SPREAD: backwards through a stride of 2. */
 enum thin_way { FORWARDS, BACKWARDS, SPREAD };
@@ -346,9 +346,11 @@ static bool is_possible(const struct cuda_conv_shape *shape, bool backwards,
                         const struct cuda_thin_tile *tile)
 {
     const int places = tile->rows * 16 * tile->warps;
+    const bool is_whole = tile->chunk >= (backwards ? shape->k : shape->c);
     return function_for(shape, backwards, tile) && places <= 1 << MAX_LOG_PLACES &&
            (places & (places - 1)) == 0 && tile->warps * 32 <= MAX_THREADS && tile->chunk > 0 &&
-           tile->chunk % STEP == 0;
+           tile->chunk % STEP == 0 && tile->stages >= (is_whole ? 1 : 2) &&
+           tile->stages <= MAX_STAGES;
 }
 
 size_t cuda_thin_shared(const struct cuda_conv_shape *shape, bool backwards, bool residual,
