@@ -320,6 +320,16 @@ static int64_t padded(int64_t channels)
     return (channels + unit - 1) / unit * unit;
 }
 
+/* As the back end asks (first_request in cuda_conv.c). */
+static bool is_compiled(enum pass pass, const struct cuda_conv_shape *s)
+{
+    const bool is_strided = s->stride > 1 && s->r > 1;
+    const bool is_narrow = s->c % 64 != 0 && s->h * s->w > 256;
+    if (s->c % 32 != 0)
+        return false;
+    return pass == FORWARD || (pass == D_SRC && !is_strided && !is_narrow);
+}
+
 static struct dnn_conv request_of(const struct trial *t)
 {
     struct dnn_conv conv = {.pass = t->pass == D_SRC       ? DNN_D_SRC
@@ -332,7 +342,7 @@ static struct dnn_conv request_of(const struct trial *t)
     conv.shape.c = padded(conv.shape.c);
     conv.shape.k = padded(conv.shape.k);
     conv.bias = conv.residual = conv.relu = t->pass == FUSED;
-    conv.compiled = t->pass == FORWARD && conv.shape.c % 32 == 0;
+    conv.compiled = is_compiled(t->pass, &conv.shape);
     return conv;
 }
 

@@ -71,8 +71,8 @@ template <int LEFT> __device__ inline void copies_wait()
     asm volatile("cp.async.wait_group %0;" : : "n"(LEFT) : "memory");
 }
 
-/* Lets a kernel have so many bytes of dynamic shared memory, and a multiprocessor as many of its blocks as fit: left
- * alone, the driver makes room for one. */
+/* Lets a kernel have so many bytes of dynamic shared memory, and asks for all that a multiprocessor has, so that several
+ * of its blocks fit. */
 static inline cudaError_t allow_shared(const void *function, size_t bytes)
 {
     const cudaError_t error = cudaFuncSetAttribute(
