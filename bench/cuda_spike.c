@@ -3,12 +3,13 @@
  * each takes. The design of the cuda back end follows from its table.
  *
  *     der_cuda_spike [--batch N] [--engines N] [--numbers bf16|tf32|f32]
+ *     der_cuda_spike --thin N [--layer I] [--batch N]   own kernels for thin layers beside cuDNN; the N best tiles
  *
  * One line per engine: convolution, pass, numbers, engine, whether it is compiled at run time, whether
  * it is deterministic, workspace, microseconds, TFLOP/s. The best of three rounds of a replayed graph
  * of ten launches counts.
  */
-#include "backend/cuda/cudnn_graph.h"
+#include "cuda_spike.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,16 +64,6 @@ static const struct numbers {
 
 enum { MAX_ENGINES = 16, LAUNCHES = 10, ROUNDS = 3 };
 
-struct spike {
-    struct der_ctx *ctx;
-    struct cuda_libs libs;
-    struct dnn *dnn;
-    cudaStream_t stream;
-    void *memory[6]; /* image, weights, result, bias, residual, workspace */
-    size_t workspace;
-    int batch, n_engines;
-};
-
 static double seconds(void)
 {
     struct timespec now;
@@ -80,7 +71,7 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static bool fine(cudaError_t error, const char *what)
+bool spike_fine(cudaError_t error, const char *what)
 {
     if (error == cudaSuccess)
         return true;
@@ -88,42 +79,57 @@ static bool fine(cudaError_t error, const char *what)
     return false;
 }
 
-/* Microseconds of one launch, or a negative number. */
-static double measure(struct spike *s, const struct dnn_plan *plan)
+/* Ten launches, spread over the first `beside` streams. */
+static bool capture(struct spike *s, const struct spike_work *work, int beside, cudaGraph_t *graph)
 {
-    const struct dnn_pointers pointers = {.image = s->memory[0],
-                                          .weights = s->memory[1],
-                                          .result = s->memory[2],
-                                          .bias = s->memory[3],
-                                          .residual = s->memory[4],
-                                          .workspace = s->memory[5]};
+    if (!spike_fine(cudaStreamBeginCapture(s->stream[0], cudaStreamCaptureModeRelaxed),
+                    "capturing"))
+        return false;
+    bool works = spike_fine(cudaEventRecord(s->event[0], s->stream[0]), "forking");
+    for (int i = 1; i < beside; i++)
+        works = works && spike_fine(cudaStreamWaitEvent(s->stream[i], s->event[0], 0), "forking");
+    for (int i = 0; i < LAUNCHES * beside; i++)
+        works = works && work->launch(s, work, i % beside);
+    for (int i = 1; i < beside; i++)
+        works = works && spike_fine(cudaEventRecord(s->event[i], s->stream[i]), "joining") &&
+                spike_fine(cudaStreamWaitEvent(s->stream[0], s->event[i], 0), "joining");
+    return spike_fine(cudaStreamEndCapture(s->stream[0], graph), "ending a capture") && works;
+}
+
+double spike_measure(struct spike *s, const struct spike_work *work, int beside)
+{
     cudaGraph_t graph = NULL;
     cudaGraphExec_t exec = NULL;
     double best = -1.0;
-    if (dnn_run(s->dnn, plan, &pointers, s->stream) != DER_OK ||
-        !fine(cudaStreamSynchronize(s->stream), "running") ||
-        !fine(cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeRelaxed), "capturing"))
+    if (!work->launch(s, work, 0) || !spike_fine(cudaStreamSynchronize(s->stream[0]), "running") ||
+        !capture(s, work, beside, &graph) ||
+        !spike_fine(cudaGraphInstantiate(&exec, graph, 0), "instantiating"))
         return -1.0;
-    for (int i = 0; i < LAUNCHES; i++)
-        if (dnn_run(s->dnn, plan, &pointers, s->stream) != DER_OK)
-            return -2.0;
-    if (!fine(cudaStreamEndCapture(s->stream, &graph), "ending a capture") ||
-        !fine(cudaGraphInstantiate(&exec, graph, 0), "instantiating"))
-        return -3.0;
     for (int round = 0; round <= ROUNDS; round++) { /* the first warms up */
-        (void)cudaStreamSynchronize(s->stream);
+        (void)cudaStreamSynchronize(s->stream[0]);
         double since = seconds();
-        (void)cudaGraphLaunch(exec, s->stream);
-        (void)cudaGraphLaunch(exec, s->stream);
-        if (!fine(cudaStreamSynchronize(s->stream), "replaying"))
+        (void)cudaGraphLaunch(exec, s->stream[0]);
+        (void)cudaGraphLaunch(exec, s->stream[0]);
+        if (!spike_fine(cudaStreamSynchronize(s->stream[0]), "replaying"))
             return -4.0;
-        double each = 1e6 * (seconds() - since) / (2 * LAUNCHES);
+        double each = 1e6 * (seconds() - since) / (2 * LAUNCHES * beside);
         if (round > 0 && (best < 0.0 || each < best))
             best = each;
     }
     (void)cudaGraphExecDestroy(exec);
     (void)cudaGraphDestroy(graph);
     return best;
+}
+
+bool spike_launch_plan(struct spike *s, const struct spike_work *work, int branch)
+{
+    const struct dnn_pointers pointers = {.image = spike_memory(s, SPIKE_IMAGE, branch),
+                                          .weights = spike_memory(s, SPIKE_WEIGHTS, branch),
+                                          .result = spike_memory(s, SPIKE_RESULT, branch),
+                                          .bias = spike_memory(s, SPIKE_BIAS, branch),
+                                          .residual = spike_memory(s, SPIKE_RESIDUAL, branch),
+                                          .workspace = spike_memory(s, SPIKE_WORKSPACE, branch)};
+    return dnn_run(s->dnn, work->user, &pointers, s->stream[branch]) == DER_OK;
 }
 
 static void show(struct spike *s, const struct layer *layer, const struct kind *kind,
@@ -162,8 +168,9 @@ static void show(struct spike *s, const struct layer *layer, const struct kind *
     double flops = 2.0 * (double)(s->batch * out * out * layer->k * layer->c) *
                    (double)(layer->kernel * layer->kernel);
     for (int i = 0; i < n; i++) {
-        bool fits = plans[i]->workspace <= s->workspace;
-        double us = fits ? measure(s, plans[i]) : -9.0;
+        const struct spike_work work = {.launch = spike_launch_plan, .user = plans[i]};
+        bool fits = plans[i]->workspace <= spike_size(SPIKE_WORKSPACE);
+        double us = fits ? spike_measure(s, &work, 1) : -9.0;
         printf("%-10s %-14s %-5s #%d engine %3lld %s %s %s %7.1f KiB %8.1f us %6.1f TF/s",
                layer->name, kind->name, numbers->name, i, (long long)plans[i]->engine,
                plans[i]->is_compiled_now ? "jit" : "   ",
@@ -175,37 +182,67 @@ static void show(struct spike *s, const struct layer *layer, const struct kind *
     (void)fflush(stdout);
 }
 
+size_t spike_size(enum spike_array which)
+{
+    static const size_t sizes[SPIKE_ARRAYS] = {
+        [SPIKE_IMAGE] = 32 << 20, [SPIKE_WEIGHTS] = 16 << 20,  [SPIKE_RESULT] = 32 << 20,
+        [SPIKE_BIAS] = 1 << 20,   [SPIKE_RESIDUAL] = 32 << 20, [SPIKE_WORKSPACE] = 512 << 20};
+    return sizes[which];
+}
+
+void *spike_memory(const struct spike *s, enum spike_array which, int branch)
+{
+    return s->memory[which] + (size_t)branch * spike_size(which);
+}
+
+/* Bytes that are small numbers both as f32 and as bf16, and not all equal. */
+static bool fill(struct spike *s, const unsigned *words, size_t bytes)
+{
+    for (int which = 0; which < SPIKE_ARRAYS; which++) {
+        const size_t size = spike_size(which);
+        void *memory;
+        if (!spike_fine(cudaMalloc(&memory, size * SPIKE_BRANCHES), "taking memory"))
+            return false;
+        s->memory[which] = memory;
+        for (int i = 0; i < SPIKE_BRANCHES; i++)
+            if (!spike_fine(cudaMemcpy(spike_memory(s, which, i), words,
+                                       size < bytes ? size : bytes, cudaMemcpyHostToDevice),
+                            "copying"))
+                return false;
+    }
+    return true;
+}
+
 static bool start(struct spike *s)
 {
-    static const size_t sizes[6] = {128 << 20, 32 << 20, 128 << 20, 1 << 20, 128 << 20, 512 << 20};
-    if (der_ctx_new(&(struct der_ctx_options){.threads = 1}, &s->ctx) != DER_OK)
+    const size_t bytes = spike_size(SPIKE_IMAGE);
+    if (der_ctx_new(&(struct der_ctx_options){.threads = 8}, &s->ctx) != DER_OK)
         return false;
     if (cuda_libs_load(s->ctx, &s->libs) != DER_OK ||
         dnn_open(s->ctx, &s->libs, &s->dnn) != DER_OK) {
         (void)fprintf(stderr, "%s\n", der_ctx_error(s->ctx));
         return false;
     }
-    if (!fine(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "making a stream"))
-        return false;
-    s->workspace = sizes[5];
-    /* Bytes that are small numbers both as f32 and as bf16, and not all equal. */
-    unsigned *words = malloc(sizes[0]);
-    for (size_t i = 0; words && i < sizes[0] / sizeof *words; i++)
-        words[i] = 0x3c003c00U + (unsigned)(i * 2654435761U >> 12 & 0x80ff00ffU);
-    for (int i = 0; i < 6; i++) {
-        size_t filled = sizes[i] < sizes[0] ? sizes[i] : sizes[0];
-        if (!words || !fine(cudaMalloc(&s->memory[i], sizes[i]), "taking memory") ||
-            !fine(cudaMemcpy(s->memory[i], words, filled, cudaMemcpyHostToDevice), "copying"))
+    for (int i = 0; i < SPIKE_BRANCHES; i++)
+        if (!spike_fine(cudaStreamCreateWithFlags(&s->stream[i], cudaStreamNonBlocking),
+                        "making a stream") ||
+            !spike_fine(cudaEventCreateWithFlags(&s->event[i], cudaEventDisableTiming),
+                        "making an event"))
             return false;
-    }
+    unsigned *words = malloc(bytes);
+    for (size_t i = 0; words && i < bytes / sizeof *words; i++)
+        words[i] = 0x3c003c00U + (unsigned)(i * 2654435761U >> 12 & 0x80ff00ffU);
+    bool works = words && fill(s, words, bytes);
     free(words);
-    return true;
+    return works;
 }
 
 int main(int argc, char **argv)
 {
     struct spike s = {.batch = 128, .n_engines = 4};
     const char *numbers = NULL; /* all */
+    int n_tiles = 0;
+    int only = -1;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--batch") == 0)
             s.batch = (int)strtol(argv[i + 1], NULL, 10);
@@ -213,13 +250,19 @@ int main(int argc, char **argv)
             s.n_engines = (int)strtol(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "--numbers") == 0)
             numbers = argv[i + 1];
+        if (strcmp(argv[i], "--thin") == 0)
+            n_tiles = (int)strtol(argv[i + 1], NULL, 10);
+        if (strcmp(argv[i], "--layer") == 0)
+            only = (int)strtol(argv[i + 1], NULL, 10);
     }
     if (s.n_engines > MAX_ENGINES)
         s.n_engines = MAX_ENGINES;
     if (!start(&s))
         return 1;
     printf("cuDNN %zu, batch %d\n", s.libs.cudnnGetVersion(), s.batch);
-    for (size_t m = 0; m < sizeof NUMBERS / sizeof *NUMBERS; m++)
+    if (n_tiles > 0)
+        spike_thin(&s, n_tiles, only);
+    for (size_t m = 0; n_tiles == 0 && m < sizeof NUMBERS / sizeof *NUMBERS; m++)
         for (size_t i = 0; i < sizeof LAYERS / sizeof *LAYERS; i++)
             for (size_t k = 0; k < sizeof KINDS / sizeof *KINDS; k++) {
                 bool half = KINDS[k].d_weights_type == CUDA_BF16;

@@ -13,6 +13,8 @@
 #include "backend/cuda/cudnn_graph.h"
 #include "graph/backend.h"
 
+enum { CUDA_THIN_MOST = 80 }; /* channels: up to here own kernels want sixteens, not tiles */
+
 enum { CUDA_SIDE_STREAMS = 12 }; /* for programs that may run side by side */
 
 /* Streams that the steps of one program are spread over; see cuda_lanes.c. */
@@ -30,6 +32,7 @@ struct cuda_backend {
     struct backend base;
     struct cuda_libs libs;
     int device;
+    size_t shared;            /* bytes of shared memory that a block can have */
     enum precision precision; /* of training */
     bool deterministic;
     bool weights_apart;
@@ -80,6 +83,7 @@ struct cuda_conv {
     const struct dnn_plan *plan; /* NULL: own kernels */
     bool fused;                  /* CONV2D_AFFINE: the plan does all of it */
     bool stem;                   /* the kernel for pictures does it */
+    bool thin;                   /* those for thin layers do */
     int derived;                 /* index; -1 for CONV2D_D_WEIGHTS */
     enum cuda_type grad_type;    /* CONV2D_D_WEIGHTS: of the gradient as it is computed */
 };
@@ -128,6 +132,7 @@ struct cuda_program {
     char *tables; /* host side of the tables; in the arena */
     enum precision precision;
     enum cuda_type type; /* of images inside */
+    bool folded;         /* all its convolutions are CONV2D_AFFINE */
     bool seldom;         /* kernels that have to be made at run time are not worth it */
     bool resolved;
     uint64_t epoch; /* moves whenever addresses have changed */
@@ -209,6 +214,16 @@ NODISCARD enum der_status cuda_conv_prefetch(struct cuda_program *p, const struc
 /* True when a convolution reads the caller's picture itself, so that no copy inside is needed. */
 bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *node);
 
+/* ---- cuda_thin.c: what the kernels for thin layers serve, and how they cut it up --------------------- */
+
+/* True where they are to compute a pass of a convolution in bf16, rather than cuDNN. */
+bool cuda_thin_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass);
+/* shared: bytes of shared memory that a block can have. */
+struct cuda_thin_tile cuda_thin_tile_of(const struct cuda_conv_shape *shape, bool backwards,
+                                        size_t shared);
+struct cuda_thin_grad_tile cuda_thin_grad_tile_of(const struct cuda_conv_shape *shape,
+                                                  size_t shared);
+
 /* ---- cuda_derive.c ------------------------------------------------------------------------------ */
 
 /* Index of the derived weights of a convolution; earlier ones are shared where they agree. */
@@ -283,13 +298,17 @@ static inline size_t cuda_aligned(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* Channels with padding. In bf16 whole tiles of 16, 32 or a multiple of 64 channels run so much faster
- * that the zeros cost nothing (docs/BENCHMARKS.md); the stem's few stay few. */
-static inline int64_t cuda_padded(enum cuda_type type, int64_t channels)
+/* Channels with padding. In bf16 cuDNN computes whole tiles of 16, 32 or a multiple of 64 channels so much
+ * faster that the zeros cost nothing; our own kernels, which serve the thin layers of a folded network, want
+ * sixteens (docs/BENCHMARKS.md). The stem's few stay few. */
+static inline int64_t cuda_padded(const struct cuda_program *p, int64_t channels)
 {
     int64_t unit = CUDA_CHANNELS;
-    if (type == CUDA_BF16 && channels > 8)
-        unit = channels > 32 ? 64 : channels > 16 ? 32 : 16;
+    if (p->type == CUDA_BF16 && channels > 8)
+        unit = p->folded && channels <= CUDA_THIN_MOST ? 16
+               : channels > 32                         ? 64
+               : channels > 16                         ? 32
+                                                       : 16;
     return (channels + unit - 1) / unit * unit;
 }
 

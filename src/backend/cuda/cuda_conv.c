@@ -1,5 +1,5 @@
 /*
- * Convolutions: cuDNN where it has an engine, own kernels where it has none.
+ * Convolutions: cuDNN where it is fast, own kernels for pictures and thin layers, and plain ones where it has no engine.
  */
 #include "backend/cuda/cuda.h"
 
@@ -53,6 +53,16 @@ bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *no
     return src->slot.is_external && shape.r == 3 && shape.s == 3 && shape.stride == 1 &&
            shape.pad == 1 && cuda_stem_serves(src->slot.shape.dim[1], shape.k) &&
            (node->op != OP_CONV2D_AFFINE || node_in(node, AFFINE_RESIDUAL) == NO_VALUE);
+}
+
+static bool is_thin(const struct cuda_program *p, const struct node *node)
+{
+    if (p->type != CUDA_BF16 || !cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node))
+        return false;
+    const struct cuda_conv_shape shape = shape_of(p, node);
+    return cuda_thin_serves(&shape, node->op == OP_CONV2D_D_SRC       ? DNN_D_SRC
+                                    : node->op == OP_CONV2D_D_WEIGHTS ? DNN_D_WEIGHTS
+                                                                      : DNN_FORWARD);
 }
 
 static struct cuda_stem stem_of(const struct cuda_program *p, const struct cuda_step *step)
@@ -179,6 +189,16 @@ static size_t stage_bytes(const struct cuda_conv *conv)
                         (conv->grad_type == CUDA_BF16 ? 2 : 4));
 }
 
+static struct cuda_weights sizes_of(const struct cuda_program *p, const struct cuda_step *step)
+{
+    const int64_t *dim = step_out(p, step, 0)->slot.shape.dim;
+    return (struct cuda_weights){.k = dim[0],
+                                 .c = dim[1],
+                                 .area = dim[2] * dim[3],
+                                 .k_stored = step->conv->shape.k,
+                                 .c_stored = step->conv->shape.c};
+}
+
 static enum der_status run_d_weights(struct cuda_program *p, const struct cuda_step *step,
                                      cudaStream_t stream)
 {
@@ -196,14 +216,59 @@ static enum der_status run_d_weights(struct cuda_program *p, const struct cuda_s
             ctx, cuda_conv_d_weights(&conv->shape, (float *)(void *)stage, src, d_dst, stream),
             "the gradient of weights"));
     }
-    const struct cuda_value *d_weights = &p->values[at.weights];
-    const int64_t *dim = d_weights->slot.shape.dim;
-    const struct cuda_weights sizes = {
-        .k = dim[0], .c = dim[1], .area = dim[2] * dim[3], .c_stored = conv->shape.c};
+    const struct cuda_weights sizes = sizes_of(p, step);
     return cuda_check(ctx,
-                      cuda_export_weights((float *)(void *)d_weights->data, stage, conv->grad_type,
-                                          &sizes, stream),
+                      cuda_export_weights(value_data(&p->values[at.weights]), stage,
+                                          conv->grad_type, &sizes, stream),
                       "writing a gradient out");
+}
+
+static enum der_status run_thin(struct cuda_program *p, const struct cuda_step *step,
+                                cudaStream_t stream)
+{
+    const struct cuda_conv_shape *shape = &step->conv->shape;
+    const struct cuda_derived *derived = &p->derived[step->conv->derived];
+    const struct operands at = operands_of(&step->node);
+    const struct cuda_thin_tile tile = cuda_thin_tile_of(shape, false, cuda_of(p)->shared);
+    struct cuda_thin thin = {.dst = p->values[at.dst].data,
+                             .src = p->values[at.src].data,
+                             .weights = derived_at(p, derived->offset)};
+    if (step->node.op == OP_CONV2D_AFFINE) {
+        thin.bias = (const float *)(void *)derived_at(p, derived->bias_offset);
+        thin.residual = value_data(step_in(p, step, AFFINE_RESIDUAL));
+        thin.relu = step->node.attr.conv.relu;
+    }
+    TRY(prepare_weights(p, step, stream));
+    return cuda_check(p->base.be->ctx, cuda_thin(shape, &tile, &thin, stream),
+                      "a convolution of a thin layer");
+}
+
+static enum der_status run_thin_d_src(struct cuda_program *p, const struct cuda_step *step,
+                                      cudaStream_t stream)
+{
+    const struct cuda_conv_shape *shape = &step->conv->shape;
+    const struct operands at = operands_of(&step->node);
+    const struct cuda_thin_tile tile = cuda_thin_tile_of(shape, true, cuda_of(p)->shared);
+    TRY(prepare_weights(p, step, stream));
+    return cuda_check(p->base.be->ctx,
+                      cuda_thin_d_src(shape, &tile, p->values[at.src].data, p->values[at.dst].data,
+                                      derived_at(p, p->derived[step->conv->derived].offset),
+                                      stream),
+                      "the gradient of a thin layer");
+}
+
+static enum der_status run_thin_d_weights(struct cuda_program *p, const struct cuda_step *step,
+                                          cudaStream_t stream)
+{
+    const struct cuda_conv_shape *shape = &step->conv->shape;
+    const struct operands at = operands_of(&step->node);
+    const struct cuda_thin_grad_tile tile = cuda_thin_grad_tile_of(shape, cuda_of(p)->shared);
+    const struct cuda_weights sizes = sizes_of(p, step);
+    return cuda_check(p->base.be->ctx,
+                      cuda_thin_d_weights(shape, &tile, value_data(&p->values[at.weights]), &sizes,
+                                          p->values[at.src].data, p->values[at.dst].data,
+                                          step_scratch(p, step), stream),
+                      "the gradient of a thin layer's weights");
 }
 
 enum { WHOLE_TILE = 32 }; /* channels */
@@ -220,7 +285,7 @@ enum { WHOLE_TILE = 32 }; /* channels */
 static bool first_request(const struct cuda_program *p, const struct node *node,
                           struct dnn_conv *out)
 {
-    if (!cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node))
+    if (!cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node) || is_thin(p, node))
         return false;
     struct dnn_conv conv = {.shape = shape_of(p, node),
                             .tensor_cores = p->precision != PRECISION_F32,
@@ -280,6 +345,42 @@ enum der_status cuda_conv_prefetch(struct cuda_program *p, const struct graph *g
     return DER_OK;
 }
 
+/* Kernels for pictures, for thin layers, for all else. */
+static void choose_run(struct cuda_step *step)
+{
+    const struct cuda_conv *conv = step->conv;
+    switch (step->node.op) {
+    case OP_CONV2D_D_SRC:
+        step->run = conv->thin ? run_thin_d_src : run_d_src;
+        break;
+    case OP_CONV2D_D_WEIGHTS:
+        step->run = conv->stem   ? run_stem_d_weights
+                    : conv->thin ? run_thin_d_weights
+                                 : run_d_weights;
+        break;
+    case OP_CONV2D_AFFINE:
+        step->run = conv->stem ? run_stem : conv->thin ? run_thin : run_affine;
+        break;
+    default:
+        step->run = conv->stem ? run_stem : conv->thin ? run_thin : run_forward;
+    }
+}
+
+/* What the gradient of weights needs room for, cuDNN's workspace apart. */
+static size_t gradient_bytes(const struct cuda_program *p, const struct cuda_step *step)
+{
+    const struct cuda_conv *conv = step->conv;
+    if (conv->stem) {
+        const struct cuda_stem stem = stem_of(p, step);
+        return cuda_stem_scratch(&stem);
+    }
+    if (!conv->thin)
+        return stage_bytes(conv);
+    const struct cuda_thin_grad_tile tile =
+        cuda_thin_grad_tile_of(&conv->shape, cuda_of(p)->shared);
+    return cuda_thin_scratch(&conv->shape, &tile);
+}
+
 enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
 {
     step->conv = arena_zalloc(&p->arena, 1, sizeof *step->conv);
@@ -289,24 +390,13 @@ enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
     conv->shape = shape_of(p, &step->node);
     conv->derived = -1;
     conv->stem = cuda_conv_reads_outside(p, &step->node);
-    if (conv->stem && step->node.op == OP_CONV2D_D_WEIGHTS) {
-        const struct cuda_stem stem = stem_of(p, step);
-        step->run = run_stem_d_weights;
-        step->scratch_bytes = cuda_stem_scratch(&stem);
-    } else if (conv->stem) {
-        step->run = run_stem;
+    conv->thin = is_thin(p, &step->node);
+    choose_run(step);
+    if (step->node.op != OP_CONV2D_D_WEIGHTS)
         TRY(cuda_derived_find(p, step, &conv->derived));
-    } else if (step->node.op == OP_CONV2D_D_WEIGHTS) {
-        step->run = run_d_weights;
-        TRY(choose_plan(p, step));
-        step->scratch_bytes = stage_bytes(conv);
-    } else {
-        TRY(cuda_derived_find(p, step, &conv->derived));
-        step->run = step->node.op == OP_CONV2D_AFFINE ? run_affine
-                    : step->node.op == OP_CONV2D      ? run_forward
-                                                      : run_d_src;
-        TRY(choose_plan(p, step));
-    }
+    TRY(choose_plan(p, step));
+    if (step->node.op == OP_CONV2D_D_WEIGHTS)
+        step->scratch_bytes = gradient_bytes(p, step);
     step->scratch_bytes += conv->plan ? cuda_aligned(conv->plan->workspace) : 0;
     return DER_OK;
 }

@@ -115,8 +115,13 @@ static enum der_status make_stages(struct cuda_backend *cuda)
 static enum der_status start(struct cuda_backend *cuda)
 {
     struct der_ctx *ctx = cuda->base.ctx;
+    int shared;
     TRY(cuda_libs_load(ctx, &cuda->libs));
     TRY(cuda_enter(cuda));
+    TRY(cuda_check(
+        ctx, cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->device),
+        "asking the GPU for its shared memory"));
+    cuda->shared = (size_t)shared;
     TRY(make_streams(cuda));
     TRY(make_stages(cuda));
     TRY(dnn_open(ctx, &cuda->libs, &cuda->dnn));

@@ -20,7 +20,7 @@ static enum der_status copy_values(struct cuda_program *p, const struct graph *g
         TRY(slot_init(p->base.be->ctx, &p->arena, from, &to->slot));
         to->kind = from->kind;
         to->image = image[v];
-        to->stored = image[v] ? cuda_padded(p->type, from->shape.dim[1]) : 0;
+        to->stored = image[v] ? cuda_padded(p, from->shape.dim[1]) : 0;
         to->owner = graph_storage_of(g, v);
         to->col = graph_column_of(g, v);
     }
@@ -270,12 +270,15 @@ static enum der_status reorder(struct cuda_program *p, const struct graph *g, st
 
 /* Answers in bf16 would differ from those in f32 for more than one image in a thousand, so they are computed in
  * TF32. They are a small share of a run: its tests are not worth kernels made at run time. */
-static void choose_precision(struct cuda_program *p, const struct graph *g)
+static void choose_kind(struct cuda_program *p, const struct graph *g)
 {
     const bool is_refined = g->is_precise && p->base.be->is_coarse;
     p->precision = is_refined ? PRECISION_TF32 : cuda_of(p)->precision;
     p->type = p->precision == PRECISION_BF16 ? CUDA_BF16 : CUDA_F32;
     p->seldom = g->runs_seldom || is_refined;
+    p->folded = true;
+    for (int i = 0; i < g->n_nodes; i++)
+        p->folded &= !cuda_is_conv(g->nodes[i].op) || g->nodes[i].op == OP_CONV2D_AFFINE;
 }
 
 enum der_status cuda_compile(struct backend *be, const struct graph *g, struct program **out)
@@ -287,7 +290,7 @@ enum der_status cuda_compile(struct backend *be, const struct graph *g, struct p
     if (!p)
         return ctx_nomem(be->ctx);
     p->base.be = be;
-    choose_precision(p, g);
+    choose_kind(p, g);
     arena_init(&p->arena, mem);
     bool *flags = mem_alloc(mem, (size_t)g->n_values, sizeof *flags);
     struct graph ordered;

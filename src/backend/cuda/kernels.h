@@ -277,6 +277,50 @@ cudaError_t cuda_conv_d_src(const struct cuda_conv_shape *shape, void *d_src, co
 cudaError_t cuda_conv_d_weights(const struct cuda_conv_shape *shape, float *d_weights,
                                 const void *src, const void *d_dst, cudaStream_t stream);
 
+/* ---- thin.cu, thin_weights.cu: 3x3 and 1x1 on tensor cores in bf16, channels in sixteens -------------- */
+
+/* How the work is cut up; results do not depend on it but for the order of sums. */
+struct cuda_thin_tile {
+    int rows;    /* of 16 pixels that a warp has: 1, 2 or 4 */
+    int warps;   /* of a block, at most 8; rows * warps a power of two */
+    int columns; /* result channels of a block: 16, 32, 48, 64 or 80; at most 32 with 4 rows */
+    int chunk;   /* source channels at a time, in sixteens */
+    int stages;  /* chunks in shared memory, 2 to 4; 1 where there is one chunk */
+};
+
+struct cuda_thin_grad_tile {
+    int pixels; /* of a box: a power of two from 64 to 512 */
+    int chunk;  /* channels of the source that a block has, in sixteens; divides all of them */
+    int blocks; /* that share the pixels, at most */
+};
+
+/* Bytes of shared memory that a launch takes; 0: there is no such kernel. */
+size_t cuda_thin_shared(const struct cuda_conv_shape *shape, bool backwards, bool residual,
+                        const struct cuda_thin_tile *tile);
+size_t cuda_thin_grad_shared(const struct cuda_conv_shape *shape,
+                             const struct cuda_thin_grad_tile *tile);
+
+struct cuda_thin {
+    void *dst;
+    const void *src, *weights;
+    const float *bias;    /* [k] or NULL */
+    const void *residual; /* as dst, or NULL */
+    bool relu;
+};
+/* dst = relu?(conv + bias + residual), rounded once. */
+cudaError_t cuda_thin(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
+                      const struct cuda_thin *thin, cudaStream_t stream);
+cudaError_t cuda_thin_d_src(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
+                            void *d_src, const void *d_dst, const void *weights,
+                            cudaStream_t stream);
+/* d_weights [k, c, area] in f32, as the caller sees it; of `sizes` only sizes count. */
+cudaError_t cuda_thin_d_weights(const struct cuda_conv_shape *shape,
+                                const struct cuda_thin_grad_tile *tile, float *d_weights,
+                                const struct cuda_weights *sizes, const void *src,
+                                const void *d_dst, void *scratch, cudaStream_t stream);
+size_t cuda_thin_scratch(const struct cuda_conv_shape *shape,
+                         const struct cuda_thin_grad_tile *tile);
+
 /* ---- stem.cu: the first convolution, 3x3, stride 1, in bf16, from the caller's own picture --------- */
 
 struct cuda_stem {

@@ -6,7 +6,8 @@
  * matrix needs. A pair of taps of the 3x3 window is one step of 16 along the inner dimension. What is
  * left is the time it takes to write dst, or to read d_dst.
  */
-#include "backend/cuda/kernels/device.cuh"
+#include "backend/cuda/kernels/mma.cuh"
+#include "backend/cuda/kernels/partial.cuh"
 
 enum {
     STRIP_H = 8,
@@ -17,8 +18,7 @@ enum {
     STEM_THREADS = 256,
     N_WARPS = STEM_THREADS / 32,
     GRAD_BLOCKS = 264,
-    ROW = TAPS * 8, /* one output channel's weights */
-    SLICES = 8
+    ROW = TAPS * 8 /* one output channel's weights */
 };
 
 /* Strips of 8 x 32 pixels: where one begins. */
@@ -54,14 +54,6 @@ __device__ static void load_tile(uint4 *tile, const struct cuda_stem &stem, stru
                            : 0.0f;
         vec<bf16, 8>::store(reinterpret_cast<bf16 *>(&tile[i]), pixel);
     }
-}
-
-__device__ static void multiply(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 /* A warp computes one row of 32 pixels for NT * 8 output channels. */
@@ -106,8 +98,8 @@ __global__ void __launch_bounds__(STEM_THREADS)
             const int row = (n * 8 + g) * TAPS + 2 * step;
             const unsigned b[2] = {taps[row * 4 + t],
                                    2 * step + 1 < TAPS ? taps[(row + 1) * 4 + t] : 0u};
-            multiply(sums[0][n], a[0], b);
-            multiply(sums[1][n], a[1], b);
+            multiply(sums[0][n], a[0], b[0], b[1]);
+            multiply(sums[1][n], a[1], b[0], b[1]);
         }
     }
 
@@ -145,11 +137,6 @@ __global__ void __launch_bounds__(STEM_THREADS)
 
 /* ---- the gradient of its weights ------------------------------------------------------------------- */
 
-__device__ static unsigned shared_address(const void *p)
-{
-    return (unsigned)__cvta_generic_to_shared(p);
-}
-
 /* d_weights [k, taps, 8] = sum over pixels of d_dst [pixel, k] times the picture around it. A block
  * walks over strips; its warps share the MT * 16 output channels and the rows of the strip. */
 template <int MT>
@@ -186,9 +173,7 @@ __global__ void __launch_bounds__(STEM_THREADS)
              first += 16) {
             unsigned a[4];
             const int row = first + lane % 8 + lane / 16 * 8;
-            asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                         : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-                         : "r"(shared_address(&grads[row * GRAD_ROW + 2 * m + lane / 8 % 2])));
+            load_matrices<true>(a, shared_address(&grads[row * GRAD_ROW + 2 * m + lane / 8 % 2]));
             const int pixel = first / STRIP_W * TILE_W + first % STRIP_W + lane % 16;
 #pragma unroll
             for (int tap = 0; tap < TAPS; tap++) {
@@ -196,7 +181,7 @@ __global__ void __launch_bounds__(STEM_THREADS)
                 asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
                              : "=r"(b[0]), "=r"(b[1])
                              : "r"(shared_address(&tile[pixel + tap / 3 * TILE_W + tap % 3])));
-                multiply(sums[tap], a, b);
+                multiply(sums[tap], a, b[0], b[1]);
             }
         }
     }
@@ -217,37 +202,21 @@ __global__ void __launch_bounds__(STEM_THREADS)
         partial[((int64_t)blockIdx.x * stem.k + first_k) * ROW + i] = total[i];
 }
 
-/* d_weights [k, c, taps] = sum over blocks of partial [blocks, k_stored, taps, 8] */
-__global__ void stem_finish_kernel(const struct cuda_stem stem, float *d_weights, int64_t k,
-                                   const float *partial, int n_blocks)
-{
-    __shared__ float sums[SLICES][32];
-    const int64_t i = (int64_t)blockIdx.x * 32 + threadIdx.x;
-    float sum = 0.0f;
-    if (i < k * ROW) {
-#pragma unroll 8
-        for (int b = threadIdx.y; b < n_blocks; b += SLICES)
-            sum += partial[(int64_t)b * stem.k * ROW + i];
-    }
-    sums[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
-    const int64_t c = i % 8;
-    if (threadIdx.y != 0 || i >= k * ROW || c >= stem.c)
-        return;
-    for (int slice = 1; slice < SLICES; slice++)
-        sum += sums[slice][threadIdx.x];
-    d_weights[(i / ROW * stem.c + c) * TAPS + i % ROW / 8] = sum;
-}
-
 bool cuda_stem_serves(int64_t c, int64_t k_stored)
 {
-    return c <= 8 && (k_stored == 16 || k_stored == 32 || k_stored % 64 == 0);
+    return c <= 8 && k_stored % 16 == 0;
+}
+
+/* Output channels of a block. */
+static int64_t width_of(const struct cuda_stem *stem)
+{
+    return stem->k % 64 == 0 ? 64 : stem->k % 32 == 0 ? 32 : 16;
 }
 
 cudaError_t cuda_stem(const struct cuda_stem *stem, void *dst, const void *weights,
                       const float *bias, bool relu, cudaStream_t stream)
 {
-    const int64_t width = stem->k < 64 ? stem->k : 64;
+    const int64_t width = width_of(stem);
     const dim3 grid((unsigned)n_strips(stem), (unsigned)(stem->k / width));
     bf16 *to = (bf16 *)dst;
     const bf16 *filters = (const bf16 *)weights;
@@ -269,7 +238,7 @@ cudaError_t cuda_stem_d_weights(const struct cuda_stem *stem, float *d_weights, 
                                 const void *d_dst, void *scratch, cudaStream_t stream)
 {
     const int64_t strips = n_strips(stem);
-    const int64_t width = stem->k < 64 ? stem->k : 64;
+    const int64_t width = width_of(stem);
     const int blocks = strips < GRAD_BLOCKS ? (int)strips : (int)GRAD_BLOCKS;
     const dim3 grid((unsigned)blocks, (unsigned)(stem->k / width));
     float *partial = (float *)scratch;
@@ -280,8 +249,8 @@ cudaError_t cuda_stem_d_weights(const struct cuda_stem *stem, float *d_weights, 
         stem_grad_kernel<2><<<grid, STEM_THREADS, 0, stream>>>(*stem, partial, g, strips);
     else
         stem_grad_kernel<4><<<grid, STEM_THREADS, 0, stream>>>(*stem, partial, g, strips);
-    const unsigned finish = (unsigned)((k * ROW + 31) / 32);
-    stem_finish_kernel<<<finish, dim3(32, SLICES), 0, stream>>>(*stem, d_weights, k, partial,
-                                                                 blocks);
-    return cudaGetLastError();
+    struct cuda_weights sizes = {};
+    sizes.k = k, sizes.c = stem->c, sizes.area = TAPS;
+    sizes.k_stored = stem->k, sizes.c_stored = 8;
+    return add_partial(d_weights, partial, blocks, &sizes, stream);
 }

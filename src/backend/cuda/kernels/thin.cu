@@ -1,0 +1,400 @@
+/*
+ * Convolutions of thin layers in bf16 on tensor cores: 3x3 and 1x1, stride 1 or 2, channels in sixteens.
+ *
+ * A block computes NT * 8 result channels of a box of pixels (thin.cuh), a warp MT * 16 of the pixels. Channels of
+ * the source come in chunks, each with the weights that belong to it, a few chunks ahead of the one that is
+ * multiplied. The gradient of the data is the same sum over weights that are read transposed, with the taps the other
+ * way round; behind a stride of 2 it is four sums, one for each corner of 2 x 2 pixels. Bias, residual and ReLU follow
+ * in f32 before the result is rounded.
+ */
+#include "backend/cuda/kernels/thin.cuh"
+
+enum { MAX_THREADS = 256, MAX_STAGES = 4 };
+
+/* SPREAD: backwards through a stride of 2. */
+enum thin_way { FORWARDS, BACKWARDS, SPREAD };
+
+__host__ __device__ constexpr int corners_of(thin_way way)
+{
+    return way == SPREAD ? 4 : 1;
+}
+
+/* The corner of 2 x 2 pixels that a tap belongs to: even rows of the result see the middle of the kernel alone. */
+__host__ __device__ constexpr int corner_of(thin_way way, int taps, int tap)
+{
+    return way != SPREAD || taps == 1 ? 0 : (tap / 3 % 2 == 0) * 2 + (tap % 3 % 2 == 0);
+}
+
+struct thin_args {
+    struct thin_box box;
+    int k;                   /* channels of the result */
+    int n_chunks, n_stages;  /* n_stages: chunks that are in shared memory at a time, and at most one fewer to come */
+    int weights_at;          /* bytes from a stage's source pixels to its weights */
+    int stage_bytes, out_at; /* out_at: where results are gathered */
+    int weights_pitch;       /* bytes */
+    bf16 *dst;
+    const bf16 *src, *weights, *residual;
+    const float *bias;
+    bool relu;
+};
+
+/* ---- into shared memory ------------------------------------------------------------------------- */
+
+/* Rows of weights, a few words each, every thread the same word of every `turn`th row. Rows from n_exist on are zeros. */
+__device__ static void fetch_rows(const struct thin_args &a, unsigned to, const bf16 *from,
+                                  int pitch, int row, int turn, int n_rows, int n_exist)
+{
+    to += row * a.weights_pitch;
+    from += row * pitch;
+    for (; row < n_rows; row += turn) {
+        copy_16<true>(to, row < n_exist ? from : a.weights, row < n_exist);
+        to += turn * a.weights_pitch;
+        from += turn * pitch;
+    }
+}
+
+/* Weights of a chunk as [result channel, tap, source channel], or as [source channel, tap, result channel] backwards: rows
+ * lie as they do outside, an odd number of words apart. */
+template <int NT, int TAPS, thin_way WAY>
+__device__ static void fetch_weights(const struct thin_args &a, unsigned to, int first_k,
+                                     int first, int width)
+{
+    if (WAY != FORWARDS) {
+        const int row = threadIdx.x / NT;
+        const int word = threadIdx.x % NT;
+        const int turn = (int)blockDim.x / NT;
+        const bool exists = first_k + word * WORD_CHANNELS < a.k;
+        if (row < turn)
+            fetch_rows(a, to + word * WORD,
+                       a.weights + (int64_t)first * TAPS * a.k + first_k + word * WORD_CHANNELS,
+                       a.k, row, turn, width * TAPS, exists ? width * TAPS : 0);
+        return;
+    }
+    const int row = divide(threadIdx.x, a.box.per_pixel);
+    const int word = (int)threadIdx.x - row * (int)a.box.per_pixel.by;
+    if (row < a.box.turn && word * WORD_CHANNELS < width)
+        fetch_rows(a, to + word * WORD,
+                   a.weights + (int64_t)first_k * TAPS * a.box.c + first + word * WORD_CHANNELS,
+                   a.box.c, row, a.box.turn, NT * 8 * TAPS, (a.k - first_k) * TAPS);
+}
+
+/* What a block knows of itself. */
+struct thin_block {
+    struct box_place at;
+    int first_k;
+    unsigned room; /* shared memory */
+};
+
+template <int NT, int TAPS, thin_way WAY>
+__device__ static void fetch_chunk(const struct thin_args &a, const struct thin_block &block,
+                                   int chunk, unsigned stage)
+{
+    if (chunk < a.n_chunks) {
+        const int first = chunk * a.box.chunk;
+        const int width = a.box.c - first < a.box.chunk ? a.box.c - first : a.box.chunk;
+        fetch_box(a.box, block.at, stage, a.src, first, width);
+        fetch_weights<NT, TAPS, WAY>(a, stage + a.weights_at, block.first_k, first, width);
+    }
+    copies_commit();
+}
+
+/* What a lane writes of its warp's results: the same word of every TURN-th pixel. */
+template <int NT> struct lane_share {
+    enum { TURN = 32 / NT, OUT_PITCH = NT * WORD + WORD };
+    int row, word, k;
+    bool counts;
+    __device__ lane_share(const struct thin_args &a, const struct thin_block &block)
+    {
+        const int lane = threadIdx.x % 32;
+        row = lane / NT;
+        word = lane % NT;
+        k = block.first_k + word * WORD_CHANNELS;
+        counts = row < TURN && k < a.k;
+    }
+};
+
+/* The residual goes where the results are gathered, and waits for them there. */
+template <int MT, int NT>
+__device__ static void fetch_residual(const struct thin_args &a, const struct thin_block &block)
+{
+    const lane_share<NT> share(a, block);
+    const int first_row = threadIdx.x / 32 * MT * 16;
+    for (int i = share.row; share.counts && i < MT * 16; i += share.TURN) {
+        const int pixel = result_pixel(a.box, block.at, first_row + i);
+        copy_16<false>(block.room + a.out_at + (first_row + i) * share.OUT_PITCH +
+                           share.word * WORD,
+                       a.residual + (int64_t)(pixel < 0 ? 0 : pixel) * a.k + share.k, pixel >= 0);
+    }
+}
+
+/* Waits until at most n_stages - 2 chunks are on their way, and so the one that is next has come. */
+__device__ static void wait_for_chunk(int n_stages)
+{
+    if (n_stages <= 2)
+        copies_wait<0>();
+    else if (n_stages == 3)
+        copies_wait<1>();
+    else
+        copies_wait<2>();
+    __syncthreads();
+}
+
+/* ---- products ------------------------------------------------------------------------------------ */
+
+template <int MT, int NT, int TAPS, thin_way WAY>
+__device__ static void multiply_chunk(float (&sums)[corners_of(WAY)][MT][NT][4],
+                                      const struct thin_args &a, const unsigned (&pixels)[MT],
+                                      unsigned weights, int width)
+{
+    constexpr bool transposed = WAY != FORWARDS;
+    const int pair_pitch = transposed ? STEP * 2 : STEP * TAPS * a.weights_pitch;
+    const int step_pitch = transposed ? STEP * TAPS * a.weights_pitch : STEP * 2;
+#pragma unroll(TAPS == 1 ? 2 : 1)
+    for (int step = 0; step < width / STEP; step++) {
+#pragma unroll
+        for (int tap = 0; tap < TAPS; tap++) {
+            unsigned x[MT][4];
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+                load_matrices<false>(x[m], pixels[m] + a.box.tap_at[tap] + step * STEP * 2);
+            float(&to)[MT][NT][4] = sums[corner_of(WAY, TAPS, tap)];
+#pragma unroll
+            for (int pair = 0; pair < NT / 2; pair++) {
+                unsigned y[4];
+                load_matrices<transposed>(y, weights + tap * a.weights_pitch + pair * pair_pitch +
+                                                 step * step_pitch);
+#pragma unroll
+                for (int m = 0; m < MT; m++) {
+                    multiply(to[m][2 * pair], x[m], y[0], y[1]);
+                    multiply(to[m][2 * pair + 1], x[m], y[2], y[3]);
+                }
+            }
+        }
+    }
+}
+
+/* Results of a warp by way of shared memory, so that they are written 16 bytes at a time. */
+template <int MT, int NT>
+__device__ static void write_results(const float (&sums)[MT][NT][4], const struct thin_args &a,
+                                     const struct thin_block &block, char *out, int corner)
+{
+    const lane_share<NT> share(a, block);
+    const int lane = threadIdx.x % 32;
+    const int first_row = threadIdx.x / 32 * MT * 16;
+    const float least = a.relu ? 0.0f : -INFINITY;
+    char *mine = out + first_row * share.OUT_PITCH;
+#pragma unroll
+    for (int n = 0; n < NT; n++) {
+        const int k = block.first_k + n * 8 + lane % 4 * 2;
+        float2 bias = make_float2(0.0f, 0.0f);
+        if (a.bias && k < a.k)
+            bias = *reinterpret_cast<const float2 *>(a.bias + k);
+#pragma unroll
+        for (int i = 0; i < 2 * MT; i++) {
+            unsigned *to = reinterpret_cast<unsigned *>(
+                mine + (i * 8 + lane / 4) * share.OUT_PITCH + n * WORD + lane % 4 * 4);
+            float u = sums[i / 2][n][i % 2 * 2] + bias.x;
+            float v = sums[i / 2][n][i % 2 * 2 + 1] + bias.y;
+            if (a.residual) {
+                u += __uint_as_float(*to << 16);
+                v += __uint_as_float(*to & 0xffff0000u);
+            }
+            const __nv_bfloat162 pair =
+                __floats2bfloat162_rn(larger_or_nan(u, least), larger_or_nan(v, least));
+            *to = *reinterpret_cast<const unsigned *>(&pair);
+        }
+    }
+    __syncwarp();
+    for (int i = share.row; share.counts && i < MT * 16; i += share.TURN) {
+        const int pixel = result_pixel(a.box, block.at, first_row + i, corner);
+        if (pixel >= 0)
+            *reinterpret_cast<uint4 *>(a.dst + (int64_t)pixel * a.k + share.k) =
+                *reinterpret_cast<const uint4 *>(mine + i * share.OUT_PITCH + share.word * WORD);
+    }
+}
+
+template <int MT, int NT, int TAPS, thin_way WAY>
+__global__ void __launch_bounds__(MAX_THREADS) thin_kernel(const struct thin_args a)
+{
+    extern __shared__ uint4 room[];
+    const struct thin_block block = {place_of(a.box, blockIdx.x), (int)blockIdx.y * NT * 8,
+                                     shared_address(room)};
+    const int lane = threadIdx.x % 32;
+    int pixels[MT]; /* bytes into a stage: the pixel and the half of its channels that a lane names */
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+        pixels[m] =
+            source_at(a.box, (threadIdx.x / 32 * MT + m) * 16 + lane % 16) + lane / 16 * WORD;
+    const int row = WAY != FORWARDS ? lane % 16 : lane / 16 * 8 + lane % 8;
+    const int half = WAY != FORWARDS ? lane / 16 : lane / 8 % 2;
+    const int weights = a.weights_at + row * TAPS * a.weights_pitch + half * WORD;
+    float sums[corners_of(WAY)][MT][NT][4] = {};
+
+    if (a.residual)
+        fetch_residual<MT, NT>(a, block);
+    const int ahead = a.n_stages > 1 ? a.n_stages - 1 : 1;
+    const unsigned end = block.room + a.n_stages * a.stage_bytes;
+    unsigned next = block.room; /* where the next chunk goes */
+    for (int chunk = 0; chunk < ahead; chunk++, next += a.stage_bytes)
+        fetch_chunk<NT, TAPS, WAY>(a, block, chunk, next);
+    unsigned stage = block.room;
+    for (int chunk = 0; chunk < a.n_chunks; chunk++) {
+        next = next < end ? next : block.room;
+        wait_for_chunk(a.n_stages);
+        fetch_chunk<NT, TAPS, WAY>(a, block, chunk + ahead, next);
+        const int left = a.box.c - chunk * a.box.chunk;
+        unsigned from[MT];
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+            from[m] = stage + pixels[m];
+        multiply_chunk<MT, NT, TAPS, WAY>(sums, a, from, stage + weights,
+                                          left < a.box.chunk ? left : a.box.chunk);
+        next += a.stage_bytes;
+        stage = stage + a.stage_bytes < end ? stage + a.stage_bytes : block.room;
+    }
+    __syncthreads(); /* results may be gathered where the last chunk was */
+#pragma unroll
+    for (int corner = 0; corner < corners_of(WAY); corner++) {
+        write_results<MT, NT>(sums[corner], a, block, reinterpret_cast<char *>(room) + a.out_at,
+                              corner);
+        __syncwarp();
+    }
+}
+
+/* ---- launching ------------------------------------------------------------------------------------ */
+
+typedef void (*thin_function)(const struct thin_args);
+
+/* Those whose sums fit into registers. */
+template <int TAPS, thin_way WAY> static thin_function function_of(int rows, int columns)
+{
+    switch (rows * 100 + columns) {
+    case 116:
+        return thin_kernel<1, 2, TAPS, WAY>;
+    case 132:
+        return thin_kernel<1, 4, TAPS, WAY>;
+    case 148:
+        return thin_kernel<1, 6, TAPS, WAY>;
+    case 164:
+        return thin_kernel<1, 8, TAPS, WAY>;
+    case 216:
+        return thin_kernel<2, 2, TAPS, WAY>;
+    case 232:
+        return thin_kernel<2, 4, TAPS, WAY>;
+    default:
+        break;
+    }
+    if (WAY == SPREAD)
+        return NULL;
+    constexpr thin_way way = WAY == SPREAD ? BACKWARDS : WAY; /* nothing is made that is not used */
+    switch (rows * 100 + columns) {
+    case 180:
+        return thin_kernel<1, 10, TAPS, way>;
+    case 248:
+        return thin_kernel<2, 6, TAPS, way>;
+    case 264:
+        return thin_kernel<2, 8, TAPS, way>;
+    case 280:
+        return thin_kernel<2, 10, TAPS, way>;
+    case 416:
+        return thin_kernel<4, 2, TAPS, way>;
+    case 432:
+        return thin_kernel<4, 4, TAPS, way>;
+    default:
+        return NULL;
+    }
+}
+
+static thin_function function_for(const struct cuda_conv_shape *shape, bool backwards,
+                                  const struct cuda_thin_tile *tile)
+{
+    const int rows = tile->rows;
+    const int columns = tile->columns;
+    if (!backwards)
+        return shape->r == 1 ? function_of<1, FORWARDS>(rows, columns)
+                             : function_of<9, FORWARDS>(rows, columns);
+    if (shape->stride == 1)
+        return shape->r == 1 ? function_of<1, BACKWARDS>(rows, columns)
+                             : function_of<9, BACKWARDS>(rows, columns);
+    return shape->r == 1 ? function_of<1, SPREAD>(rows, columns)
+                         : function_of<9, SPREAD>(rows, columns);
+}
+
+/* Fills in all but the pointers; returns the bytes of shared memory. */
+static size_t arrange(const struct cuda_conv_shape *shape, bool backwards, bool residual,
+                      const struct cuda_thin_tile *tile, struct thin_args *a)
+{
+    const int places = tile->rows * 16 * tile->warps;
+    const int taps = (int)(shape->r * shape->s);
+    const int64_t c = backwards ? shape->k : shape->c;
+    const int chunk = tile->chunk < c ? tile->chunk : (int)c;
+    a->box = thin_box_of(shape, backwards, log2_above(places, MAX_LOG_PLACES), chunk,
+                         tile->warps * 32);
+    a->k = (int)(backwards ? shape->c : shape->k);
+    a->n_chunks = (a->box.c + chunk - 1) / chunk;
+    a->n_stages = tile->stages < a->n_chunks ? tile->stages : a->n_chunks;
+    a->weights_pitch = (backwards ? tile->columns : chunk) * 2 + WORD;
+    a->weights_at = (int)thin_box_bytes(&a->box);
+    a->stage_bytes = a->weights_at + taps * (backwards ? chunk : tile->columns) * a->weights_pitch;
+    const int stages = a->n_stages * a->stage_bytes;
+    const int gathered = places * (tile->columns * 2 + WORD);
+    a->out_at = residual ? stages : 0;
+    return (size_t)(a->out_at + gathered > stages ? a->out_at + gathered : stages);
+}
+
+static bool is_possible(const struct cuda_conv_shape *shape, bool backwards,
+                        const struct cuda_thin_tile *tile)
+{
+    const int places = tile->rows * 16 * tile->warps;
+    const bool is_whole = tile->chunk >= (backwards ? shape->k : shape->c);
+    return function_for(shape, backwards, tile) && places <= 1 << MAX_LOG_PLACES &&
+           (places & (places - 1)) == 0 && tile->warps * 32 <= MAX_THREADS && tile->chunk > 0 &&
+           tile->chunk % STEP == 0 && tile->stages >= (is_whole ? 1 : 2) &&
+           tile->stages <= MAX_STAGES;
+}
+
+size_t cuda_thin_shared(const struct cuda_conv_shape *shape, bool backwards, bool residual,
+                        const struct cuda_thin_tile *tile)
+{
+    struct thin_args a = {};
+    return is_possible(shape, backwards, tile) ? arrange(shape, backwards, residual, tile, &a) : 0;
+}
+
+static cudaError_t launch(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
+                          bool backwards, struct thin_args *a, cudaStream_t stream)
+{
+    if (!is_possible(shape, backwards, tile))
+        return cudaErrorInvalidValue;
+    const thin_function function = function_for(shape, backwards, tile);
+    const size_t bytes = arrange(shape, backwards, a->residual != NULL, tile, a);
+    const cudaError_t error = allow_shared((const void *)function, bytes);
+    if (error != cudaSuccess)
+        return error;
+    const dim3 grid((unsigned)a->box.boxes, (unsigned)((a->k + tile->columns - 1) / tile->columns));
+    function<<<grid, (unsigned)tile->warps * 32, bytes, stream>>>(*a);
+    return cudaGetLastError();
+}
+
+cudaError_t cuda_thin(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
+                      const struct cuda_thin *thin, cudaStream_t stream)
+{
+    struct thin_args a = {};
+    a.dst = (bf16 *)thin->dst;
+    a.src = (const bf16 *)thin->src;
+    a.weights = (const bf16 *)thin->weights;
+    a.bias = thin->bias;
+    a.residual = (const bf16 *)thin->residual;
+    a.relu = thin->relu;
+    return launch(shape, tile, false, &a, stream);
+}
+
+cudaError_t cuda_thin_d_src(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
+                            void *d_src, const void *d_dst, const void *weights,
+                            cudaStream_t stream)
+{
+    struct thin_args a = {};
+    a.dst = (bf16 *)d_src;
+    a.src = (const bf16 *)d_dst;
+    a.weights = (const bf16 *)weights;
+    return launch(shape, tile, true, &a, stream);
+}
