@@ -6,15 +6,15 @@
  *     der_cuda_spike --thin N [--layer I] [--batch N]   own kernels for thin layers beside cuDNN; the N best tiles
  *
  * One line per engine: convolution, pass, numbers, engine, whether it is compiled at run time, whether
- * it is deterministic, workspace, microseconds, TFLOP/s. The best of three rounds of a replayed graph
- * of ten launches counts.
+ * it is deterministic, workspace, microseconds, TFLOP/s, measured by cuda_replay.h.
  */
 #include "cuda_spike.h"
+
+#include "cuda_replay.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct layer {
     const char *name;
@@ -62,63 +62,36 @@ static const struct numbers {
     bool tensor_cores;
 } NUMBERS[] = {{"bf16", CUDA_BF16, true}, {"tf32", CUDA_F32, true}, {"f32", CUDA_F32, false}};
 
-enum { MAX_ENGINES = 16, LAUNCHES = 10, ROUNDS = 3 };
+enum { MAX_ENGINES = 16, LAUNCHES = 10 };
 
-static double seconds(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
+/* Launches spread over the first `beside` streams. */
+struct forked {
+    struct spike *s;
+    const struct spike_work *work;
+    int beside;
+};
 
-bool spike_fine(cudaError_t error, const char *what)
+static bool launch_forked(void *user, int number, cudaStream_t stream)
 {
-    if (error == cudaSuccess)
-        return true;
-    (void)fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
-    return false;
-}
-
-/* Ten launches, spread over the first `beside` streams. */
-static bool capture(struct spike *s, const struct spike_work *work, int beside, cudaGraph_t *graph)
-{
-    if (!spike_fine(cudaStreamBeginCapture(s->stream[0], cudaStreamCaptureModeRelaxed),
-                    "capturing"))
-        return false;
-    bool works = spike_fine(cudaEventRecord(s->event[0], s->stream[0]), "forking");
-    for (int i = 1; i < beside; i++)
-        works = works && spike_fine(cudaStreamWaitEvent(s->stream[i], s->event[0], 0), "forking");
-    for (int i = 0; i < LAUNCHES * beside; i++)
-        works = works && work->launch(s, work, i % beside);
-    for (int i = 1; i < beside; i++)
-        works = works && spike_fine(cudaEventRecord(s->event[i], s->stream[i]), "joining") &&
-                spike_fine(cudaStreamWaitEvent(s->stream[0], s->event[i], 0), "joining");
-    return spike_fine(cudaStreamEndCapture(s->stream[0], graph), "ending a capture") && works;
+    const struct forked *f = user;
+    struct spike *s = f->s;
+    (void)number;
+    bool works = replay_fine(cudaEventRecord(s->event[0], stream), "forking");
+    for (int i = 1; i < f->beside; i++)
+        works = works && replay_fine(cudaStreamWaitEvent(s->stream[i], s->event[0], 0), "forking");
+    for (int i = 0; i < LAUNCHES * f->beside; i++)
+        works = works && f->work->launch(s, f->work, i % f->beside);
+    for (int i = 1; i < f->beside; i++)
+        works = works && replay_fine(cudaEventRecord(s->event[i], s->stream[i]), "joining") &&
+                replay_fine(cudaStreamWaitEvent(stream, s->event[i], 0), "joining");
+    return works;
 }
 
 double spike_measure(struct spike *s, const struct spike_work *work, int beside)
 {
-    cudaGraph_t graph = NULL;
-    cudaGraphExec_t exec = NULL;
-    double best = -1.0;
-    if (!work->launch(s, work, 0) || !spike_fine(cudaStreamSynchronize(s->stream[0]), "running") ||
-        !capture(s, work, beside, &graph) ||
-        !spike_fine(cudaGraphInstantiate(&exec, graph, 0), "instantiating"))
-        return -1.0;
-    for (int round = 0; round <= ROUNDS; round++) { /* the first warms up */
-        (void)cudaStreamSynchronize(s->stream[0]);
-        double since = seconds();
-        (void)cudaGraphLaunch(exec, s->stream[0]);
-        (void)cudaGraphLaunch(exec, s->stream[0]);
-        if (!spike_fine(cudaStreamSynchronize(s->stream[0]), "replaying"))
-            return -4.0;
-        double each = 1e6 * (seconds() - since) / (2 * LAUNCHES * beside);
-        if (round > 0 && (best < 0.0 || each < best))
-            best = each;
-    }
-    (void)cudaGraphExecDestroy(exec);
-    (void)cudaGraphDestroy(graph);
-    return best;
+    struct forked forked = {s, work, beside};
+    double us = replay_measure(launch_forked, &forked, 1, s->stream[0]);
+    return us < 0.0 ? us : us / (LAUNCHES * beside);
 }
 
 bool spike_launch_plan(struct spike *s, const struct spike_work *work, int branch)
@@ -201,13 +174,13 @@ static bool fill(struct spike *s, const unsigned *words, size_t bytes)
     for (int which = 0; which < SPIKE_ARRAYS; which++) {
         const size_t size = spike_size(which);
         void *memory;
-        if (!spike_fine(cudaMalloc(&memory, size * SPIKE_BRANCHES), "taking memory"))
+        if (!replay_fine(cudaMalloc(&memory, size * SPIKE_BRANCHES), "taking memory"))
             return false;
         s->memory[which] = memory;
         for (int i = 0; i < SPIKE_BRANCHES; i++)
-            if (!spike_fine(cudaMemcpy(spike_memory(s, which, i), words,
-                                       size < bytes ? size : bytes, cudaMemcpyHostToDevice),
-                            "copying"))
+            if (!replay_fine(cudaMemcpy(spike_memory(s, which, i), words,
+                                        size < bytes ? size : bytes, cudaMemcpyHostToDevice),
+                             "copying"))
                 return false;
     }
     return true;
@@ -224,10 +197,10 @@ static bool start(struct spike *s)
         return false;
     }
     for (int i = 0; i < SPIKE_BRANCHES; i++)
-        if (!spike_fine(cudaStreamCreateWithFlags(&s->stream[i], cudaStreamNonBlocking),
-                        "making a stream") ||
-            !spike_fine(cudaEventCreateWithFlags(&s->event[i], cudaEventDisableTiming),
-                        "making an event"))
+        if (!replay_fine(cudaStreamCreateWithFlags(&s->stream[i], cudaStreamNonBlocking),
+                         "making a stream") ||
+            !replay_fine(cudaEventCreateWithFlags(&s->event[i], cudaEventDisableTiming),
+                         "making an event"))
             return false;
     unsigned *words = malloc(bytes);
     for (size_t i = 0; words && i < bytes / sizeof *words; i++)

@@ -34,7 +34,6 @@ struct spike_work {
     const void *user;
 };
 
-bool spike_fine(cudaError_t error, const char *what);
 size_t spike_size(enum spike_array which); /* of one branch */
 void *spike_memory(const struct spike *s, enum spike_array which, int branch);
 /* Microseconds of one launch with so many side by side, or a negative number. */

@@ -7,6 +7,8 @@
  */
 #include "cuda_spike.h"
 
+#include "cuda_replay.h"
+
 #include "backend/cuda/cuda.h"
 
 #include <math.h>
@@ -122,13 +124,13 @@ static bool run_plain(struct spike *s, const struct trial *t)
     cudaStream_t stream = s->stream[0];
     const struct cuda_weights sizes = sizes_of(shape);
     if (t->pass == D_SRC)
-        return spike_fine(cuda_conv_d_src(shape, out, dst, weights, stream), "plain d_src");
+        return replay_fine(cuda_conv_d_src(shape, out, dst, weights, stream), "plain d_src");
     if (t->pass == D_WEIGHTS)
-        return spike_fine(cuda_conv_d_weights(shape, scratch_of(s, 0), src, dst, stream),
-                          "plain d_weights") &&
-               spike_fine(cuda_export_weights(out, scratch_of(s, 0), CUDA_F32, &sizes, stream),
-                          "writing out");
-    if (!spike_fine(cuda_conv(shape, out, src, weights, stream), "plain"))
+        return replay_fine(cuda_conv_d_weights(shape, scratch_of(s, 0), src, dst, stream),
+                           "plain d_weights") &&
+               replay_fine(cuda_export_weights(out, scratch_of(s, 0), CUDA_F32, &sizes, stream),
+                           "writing out");
+    if (!replay_fine(cuda_conv(shape, out, src, weights, stream), "plain"))
         return false;
     if (t->pass != FUSED)
         return true;
@@ -140,7 +142,7 @@ static bool run_plain(struct spike *s, const struct trial *t)
                                    .type = CUDA_BF16};
     struct cuda_rows residual = rows;
     residual.data = spike_memory(s, SPIKE_RESIDUAL, 0);
-    return spike_fine(
+    return replay_fine(
         cuda_epilogue(rows, rows, spike_memory(s, SPIKE_BIAS, 0), residual, true, stream),
         "epilogue");
 }
@@ -186,9 +188,9 @@ static double difference(const struct trial *t, const void *actual, const void *
 
 static bool fetch(struct spike *s, const struct trial *t, void *host)
 {
-    return spike_fine(cudaStreamSynchronize(s->stream[0]), "waiting") &&
-           spike_fine(cudaMemcpy(host, gradient_of(s, 0), bytes_of(t), cudaMemcpyDeviceToHost),
-                      "reading");
+    return replay_fine(cudaStreamSynchronize(s->stream[0]), "waiting") &&
+           replay_fine(cudaMemcpy(host, gradient_of(s, 0), bytes_of(t), cudaMemcpyDeviceToHost),
+                       "reading");
 }
 
 /* Fills in what a tile gives, once more to see that it gives the same again; false: it is none for this layer. */

@@ -20,14 +20,15 @@ logs=build/gpu_check
 python=${DER_BENCH_PYTHON:-python3}
 threads=${DER_THREADS:-8} # that make the plans of convolutions
 mapfile -t suites <cmake/cuda_suites.txt
-own_tests=(cuda_capture_test cuda_derive_test cuda_error_test cuda_lanes_test cuda_precision_test cuda_predict_test cuda_thin_test)
+own_tests=(cuda_capture_test cuda_derive_test cuda_error_test cuda_lanes_test cuda_norm_test cuda_precision_test
+    cuda_predict_test cuda_thin_test)
 n_failed=0
 
 # ---- programs -----------------------------------------------------------------------------------------
 
 make_build() {
     cmake --preset cuda -DDER_TESTS=ON && cmake --build --preset cuda --parallel "$(nproc)" &&
-        cmake --build --preset cuda --parallel "$(nproc)" --target der_bench der_cuda_spike
+        cmake --build --preset cuda --parallel "$(nproc)" --target der_bench der_cuda_spike der_cuda_norm
 }
 
 # Stripped programs with every library that is not the C library's own.
@@ -39,7 +40,7 @@ pack() {
     for name in "${suites[@]}" "${own_tests[@]}"; do
         cp "$build/tests/$name" "$box/gpu/tests/" || return 1
     done
-    cp "$build/bench/der_bench" "$build/bench/der_cuda_spike" "$box/gpu/bench/"
+    cp "$build"/bench/der_{bench,cuda_spike,cuda_norm} "$box/gpu/bench/"
     cp "$build/der" "$box/gpu/" && cp -P "$build"/libder.so* "$box/gpu/lib/"
     strip "$box"/gpu/tests/* "$box"/gpu/bench/* "$box/gpu/der"
     ldd "$box"/gpu/tests/* "$box/gpu/der" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |

@@ -49,7 +49,6 @@ static cudaError_t run_batchnorm(struct cuda_program *p, const struct cuda_step 
         .training = attr->training,
         .relu = attr->relu,
         .scratch = step_scratch(p, step),
-        .counters = step_counters(p, step),
     };
     return cuda_bn(&args, stream);
 }
@@ -75,7 +74,6 @@ static cudaError_t run_batchnorm_grad(struct cuda_program *p, const struct cuda_
         .training = step->node.attr.norm.training,
         .relu = step->node.attr.norm.relu,
         .scratch = step_scratch(p, step),
-        .counters = step_counters(p, step),
     };
     return cuda_bn_grad(&args, stream);
 }
@@ -522,8 +520,7 @@ enum der_status cuda_step_init(struct cuda_program *p, struct cuda_step *step)
     step->run = run_kernel;
     step->counters = p->n_counters;
     if (kind->scratch == SCRATCH_NORM) {
-        step->scratch_bytes = cuda_bn_scratch(first.rows, first.stored);
-        p->n_counters += cuda_bn_counters(first.stored);
+        step->scratch_bytes = cuda_bn_scratch(first.stored);
     } else if (kind->scratch == SCRATCH_LOSS) {
         step->scratch_bytes = (size_t)first.rows * sizeof(double);
         p->n_counters++;

@@ -4,7 +4,8 @@
  * This and what FEED is made of (graph/feed_math.h) are the only headers of the project that nvcc reads;
  * everything around the kernels is C.
  * graph/op.h says what each of them computes. Sums have a fixed order, whatever the scheduler
- * does: blocks write partial sums, and the block that finishes last adds them up.
+ * does: blocks write partial sums, and the block that finishes last, or every block that wants them,
+ * adds them up.
  *
  * Images lie as [n, h, w, stored] with the channels rounded up to CUDA_CHANNELS; channels past the
  * real ones are zeros and must stay zeros. To a kernel that works channel by channel an image is a
@@ -49,8 +50,7 @@ struct cuda_bn {
     float *mean, *inv_std;               /* [cols], each may be NULL */
     float eps, momentum;
     bool training, relu;
-    void *scratch;      /* cuda_bn_scratch() bytes */
-    unsigned *counters; /* cuda_bn_counters() zeros, left as zeros */
+    void *scratch; /* cuda_bn_scratch() bytes */
 };
 cudaError_t cuda_bn(const struct cuda_bn *bn, cudaStream_t stream);
 
@@ -62,14 +62,12 @@ struct cuda_bn_grad {
     float *d_gamma, *d_beta, *d_mask; /* each may be NULL */
     bool training, relu;
     void *scratch;
-    unsigned *counters;
 };
 /* d_src may be the array of any image operand, d_residual that of d_dst, d_dst2 or dst; they must
  * not be each other's. */
 cudaError_t cuda_bn_grad(const struct cuda_bn_grad *bn, cudaStream_t stream);
 
-size_t cuda_bn_scratch(int64_t rows, int64_t stored);
-size_t cuda_bn_counters(int64_t stored);
+size_t cuda_bn_scratch(int64_t stored);
 
 /* ---- pointwise.cu: element by element, operands of equal rows and columns ---------------------- */
 

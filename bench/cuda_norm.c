@@ -1,0 +1,206 @@
+/*
+ * der_cuda_norm: how long batch norm takes, forward and backward, for the layers of ResNet-18 and of the
+ * modified ResNet-32, beside the bytes that have to move.
+ *
+ *     der_cuda_norm [--batch N] [--numbers bf16|f32]
+ *
+ * Every line is one layer with what is fused into it, in microseconds. "hot": the same arrays again and
+ * again, which the second-level cache holds where they fit; "cold": other arrays with every launch. Bytes
+ * are those of one read of each operand and one write of each result.
+ */
+#include "backend/cuda/kernels.h"
+#include "cuda_replay.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct layer {
+    const char *name;
+    int64_t size, channels;
+} LAYERS[] = {
+    {"resnet18 1", 32, 64}, {"resnet18 2", 16, 128}, {"resnet18 3", 8, 256}, {"resnet18 4", 4, 512},
+    {"resnet32 1", 32, 16}, {"resnet32 2", 16, 32},  {"resnet32 3", 8, 64},
+};
+
+static const struct kind {
+    const char *name;
+    bool backward, residual, mask; /* residual: backward, d_dst2 and d_residual */
+    int images;                    /* that have to be read or written */
+} KINDS[] = {
+    {"forward", false, false, false, 2},
+    {"forward +residual", false, true, false, 3},
+    {"forward +mask +residual", false, true, true, 3},
+    {"backward", true, false, false, 4},
+    {"backward +residual", true, true, false, 6},
+    {"backward +mask +residual", true, true, true, 6},
+};
+
+enum { IMAGES = 6, VECTORS = 10, CHANNELS_MAX = 512, LAUNCHES = 24, SETS_MAX = 24 };
+static const size_t POOL_BYTES = (size_t)1 << 30;
+static const size_t COLD_BYTES = (size_t)256 << 20;
+
+struct bench {
+    cudaStream_t stream;
+    char *pool;
+    float *vectors; /* [VECTORS][CHANNELS_MAX] */
+    void *scratch;
+    int batch;
+    enum cuda_type type;
+};
+
+/* One measurement. */
+struct trial {
+    const struct bench *bench;
+    const struct layer *layer;
+    const struct kind *kind;
+    int n_sets; /* of images, in turns */
+};
+
+static int64_t rows_of(const struct bench *b, const struct layer *layer)
+{
+    return b->batch * layer->size * layer->size;
+}
+
+static size_t image_bytes(const struct bench *b, const struct layer *layer)
+{
+    return (size_t)(rows_of(b, layer) * layer->channels) * (b->type == CUDA_BF16 ? 2 : 4);
+}
+
+static struct cuda_rows image_at(const struct trial *t, int set, int i)
+{
+    const struct bench *b = t->bench;
+    const int64_t c = t->layer->channels;
+    const size_t bytes = image_bytes(b, t->layer);
+    return (struct cuda_rows){.data = b->pool + (size_t)(set * IMAGES + i) * bytes,
+                              .rows = rows_of(b, t->layer),
+                              .cols = c,
+                              .stored = c,
+                              .pitch = c,
+                              .type = b->type};
+}
+
+static float *vector_at(const struct trial *t, int i)
+{
+    return t->bench->vectors + (size_t)i * CHANNELS_MAX;
+}
+
+static cudaError_t run_forward(const struct trial *t, int set, cudaStream_t stream)
+{
+    struct cuda_bn bn = {
+        .src = image_at(t, set, 0),
+        .dst = image_at(t, set, 1),
+        .gamma = vector_at(t, 0),
+        .beta = vector_at(t, 1),
+        .running_mean = vector_at(t, 2),
+        .running_var = vector_at(t, 3),
+        .mask = t->kind->mask ? vector_at(t, 4) : NULL,
+        .mean = vector_at(t, 5),
+        .inv_std = vector_at(t, 6),
+        .eps = 1e-5F,
+        .momentum = 0.1F,
+        .training = true,
+        .relu = true,
+        .scratch = t->bench->scratch,
+    };
+    if (t->kind->residual)
+        bn.residual = image_at(t, set, 2);
+    return cuda_bn(&bn, stream);
+}
+
+static cudaError_t run_backward(const struct trial *t, int set, cudaStream_t stream)
+{
+    struct cuda_bn_grad bn = {
+        .d_dst = image_at(t, set, 0),
+        .src = image_at(t, set, 1),
+        .dst = image_at(t, set, 2),
+        .d_src = image_at(t, set, 3),
+        .gamma = vector_at(t, 0),
+        .beta = vector_at(t, 1),
+        .mean = vector_at(t, 5),
+        .inv_std = vector_at(t, 6),
+        .mask = t->kind->mask ? vector_at(t, 4) : NULL,
+        .d_gamma = vector_at(t, 7),
+        .d_beta = vector_at(t, 8),
+        .d_mask = t->kind->mask ? vector_at(t, 9) : NULL,
+        .training = true,
+        .relu = true,
+        .scratch = t->bench->scratch,
+    };
+    if (t->kind->residual) {
+        bn.d_dst2 = image_at(t, set, 4);
+        bn.d_residual = image_at(t, set, 5);
+    }
+    return cuda_bn_grad(&bn, stream);
+}
+
+static bool launch(void *user, int i, cudaStream_t stream)
+{
+    const struct trial *t = user;
+    const int set = i % t->n_sets;
+    cudaError_t error =
+        t->kind->backward ? run_backward(t, set, stream) : run_forward(t, set, stream);
+    return replay_fine(error, t->kind->name);
+}
+
+static void show(const struct bench *b, const struct layer *layer, const struct kind *kind)
+{
+    const size_t bytes = image_bytes(b, layer);
+    const double moved = (double)bytes * kind->images;
+    const size_t most = POOL_BYTES / (bytes * IMAGES);
+    size_t n_sets = COLD_BYTES / (bytes * (size_t)kind->images) + 1;
+    n_sets = n_sets < SETS_MAX ? n_sets : SETS_MAX;
+    n_sets = n_sets < most ? n_sets : most;
+    struct trial t = {b, layer, kind, 1};
+    const double hot = replay_measure(launch, &t, LAUNCHES, b->stream);
+    t.n_sets = (int)n_sets;
+    const double cold = replay_measure(launch, &t, LAUNCHES, b->stream);
+    printf("%-10s %-25s %5.1f MB  hot %5.1f us %4.1f TB/s  cold %5.1f us %4.1f TB/s\n", layer->name,
+           kind->name, 1e-6 * moved, hot, 1e-6 * moved / hot, cold, 1e-6 * moved / cold);
+    (void)fflush(stdout);
+}
+
+/* Words that are numbers from 0.5 to 2 both as f32 and as bf16, of either sign. */
+static bool fill(void *where, size_t bytes)
+{
+    enum { BLOCK = 4 << 20 };
+    unsigned *words = malloc(BLOCK);
+    bool fine = words;
+    for (size_t i = 0; words && i < BLOCK / sizeof *words; i++)
+        words[i] = 0x3f003f00U + (unsigned)(i * 2654435761U >> 12 & 0x80ff80ffU);
+    for (size_t at = 0; at < bytes && fine; at += BLOCK)
+        fine =
+            replay_fine(cudaMemcpy((char *)where + at, words,
+                                   bytes - at < BLOCK ? bytes - at : BLOCK, cudaMemcpyHostToDevice),
+                        "copying");
+    free(words);
+    return fine;
+}
+
+static bool start(struct bench *b)
+{
+    static const char WHAT[] = "taking memory";
+    const size_t vectors = (size_t)VECTORS * CHANNELS_MAX * sizeof(float);
+    return replay_fine(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), "a stream") &&
+           replay_fine(cudaMalloc((void **)&b->pool, POOL_BYTES), WHAT) &&
+           replay_fine(cudaMalloc((void **)&b->vectors, vectors), WHAT) &&
+           replay_fine(cudaMalloc(&b->scratch, cuda_bn_scratch(CHANNELS_MAX)), WHAT) &&
+           fill(b->pool, POOL_BYTES) && fill(b->vectors, vectors);
+}
+
+int main(int argc, char **argv)
+{
+    struct bench b = {.batch = 128, .type = CUDA_BF16};
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--batch") == 0)
+            b.batch = (int)strtol(argv[i + 1], NULL, 10);
+        if (strcmp(argv[i], "--numbers") == 0)
+            b.type = strcmp(argv[i + 1], "f32") == 0 ? CUDA_F32 : CUDA_BF16;
+    }
+    if (b.batch < 1 || b.batch > 256 || !start(&b))
+        return 1;
+    for (size_t i = 0; i < sizeof LAYERS / sizeof *LAYERS; i++)
+        for (size_t k = 0; k < sizeof KINDS / sizeof *KINDS; k++)
+            show(&b, &LAYERS[i], &KINDS[k]);
+    return 0;
+}

@@ -1,0 +1,374 @@
+/*
+ * How batch norm walks an image, forward and backward: two sums over the rows of every channel, then
+ * each row once more with what follows from them.
+ *
+ * A block works on a slice of at most 64 channels: a thread owns V neighbouring ones and goes down the
+ * rows. The blocks that share a slice leave their sums as partial ones, and every block of the second
+ * launch adds up all of its slice itself, in the same order: none waits for a last one. On sm_90 the
+ * second launch begins before the first has ended, and waits for it where it needs the sums.
+ *
+ * What is computed is a type OP (norm.cu, norm_grad.cu):
+ *
+ *   OP::args, OP::number, OP::V       struct of kernels.h, type of images, channels of a thread
+ *   OP::DEPTH, OP::RESIDENT           rows that a thread has under way, blocks of a multiprocessor
+ *   OP::row                           V channels of a row as memory has them
+ *   OP::fetch(args, row, c)           reads them for the sums
+ *   OP::sum(args, row, c, r, sums)    adds to [2 V] sums
+ *   OP::is_early(args)                whether refetch() reads nothing that sum() wrote
+ *   OP::refetch(args, row, c)         reads them for the second pass
+ *   OP::COEFS, OP::finish(args, c, first, second, is_writer, coefs)   sums of a channel to coefficients
+ *   OP::apply(args, row, c, r, coefs)
+ */
+#ifndef CUDA_NORM_CUH
+#define CUDA_NORM_CUH
+
+#include "backend/cuda/kernels/device.cuh"
+
+enum {
+    VECTOR = 8,
+    NORM_THREADS = 512,
+    NORM_WARPS = NORM_THREADS / 32,
+    SUMS_BLOCKS = 132, /* one for each multiprocessor of an H200; all that each leaves is read by all */
+    APPLY_BLOCKS = 264,
+    SLICE_MIN = 16, /* channels */
+    SLICE_MAX = 64, /* 128 bytes of bf16: narrower pieces of a longer row cost as much */
+    COLUMNS_MAX = 2 * SLICE_MAX,
+    ROWS_MAX = 1 << 29
+};
+
+struct walk {
+    int rows; /* at most ROWS_MAX, so that those ahead can be numbered too */
+    int64_t stored;
+    int slices;
+    int parts;  /* blocks that share a slice in this launch */
+    int summed; /* partial sums of a slice; 0: there are none */
+};
+
+/* Numbers of f32 images lose digits when their mean is folded into another coefficient; those of bf16
+ * images have none to lose. */
+template <typename T> struct means {
+    enum { APART = sizeof(T) == 4 };
+};
+
+static inline bool vectors_fit(const struct cuda_rows *m)
+{
+    return !m->data ||
+           ((uintptr_t)m->data % 16 == 0 && m->pitch % VECTOR == 0 && m->stored % VECTOR == 0);
+}
+
+/* ---- two launches that overlap (sm_90) ------------------------------------------------------------ */
+
+/* In the first: the second may begin, as far as there is room. */
+__device__ inline void let_second_begin(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* In the second: until the first has ended and what it wrote can be seen. */
+__device__ inline void wait_for_first(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* ---- sums ---------------------------------------------------------------------------------------- */
+
+/* A block's slice is CX threads of V channels wide; two sums per channel make its columns. */
+template <int V, int CX> struct slice_of {
+    enum { WIDTH = V * CX, COLUMNS = 2 * WIDTH, ROWS = NORM_THREADS / CX };
+    /* Lanes of a warp that hold the same channels share their 2 V columns: each ends with so many. */
+    enum { REST = COLUMNS / 32 };
+};
+
+/* Where a thread of a block stands. */
+template <int V, int CX> struct stand {
+    int64_t c;
+    int row, step;
+
+    __device__ stand(const struct walk &w)
+        : c((int64_t)blockIdx.x * (V * CX) + threadIdx.x % CX * V),
+          row((int)(blockIdx.y * (NORM_THREADS / CX) + threadIdx.x / CX)),
+          step(w.parts * (NORM_THREADS / CX))
+    {
+        if (c >= w.stored)
+            row = w.rows; /* there are no such channels */
+    }
+};
+
+struct norm_room {
+    double warps[NORM_WARPS][COLUMNS_MAX];
+    double mine[COLUMNS_MAX];   /* sums of this block */
+    double totals[COLUMNS_MAX]; /* of all */
+    float coefs[4][SLICE_MAX];
+};
+
+/* Sums of GROUPS rows of room.warps, column by column. */
+template <int COLUMNS, int GROUPS>
+__device__ void add_groups(struct norm_room &room, double (&sums)[COLUMNS_MAX])
+{
+    __syncthreads();
+    if (threadIdx.x < COLUMNS) {
+        double part[4] = {0.0, 0.0, 0.0, 0.0};
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++)
+            part[group % 4] += room.warps[group][threadIdx.x];
+        sums[threadIdx.x] = (part[0] + part[1]) + (part[2] + part[3]);
+    }
+    __syncthreads();
+}
+
+/* Halves of N numbers change hands between lanes until each lane has the warp's sums of REST. */
+template <typename A, int N, int REST, int MASK> struct scatter {
+    __device__ static void sum(const A (&x)[N], A (&out)[REST], int &index)
+    {
+        const bool upper = threadIdx.x & MASK;
+        A half[N / 2];
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) {
+            const A other =
+                __shfl_xor_sync(0xffffffffu, upper ? x[i] : x[N / 2 + i], (unsigned)MASK);
+            half[i] = (upper ? x[N / 2 + i] : x[i]) + other;
+        }
+        index += upper ? N / 2 : 0;
+        scatter<A, N / 2, REST, MASK / 2>::sum(half, out, index);
+    }
+};
+template <typename A, int REST, int MASK> struct scatter<A, REST, REST, MASK> {
+    __device__ static void sum(const A (&x)[REST], A (&out)[REST], int &)
+    {
+#pragma unroll
+        for (int i = 0; i < REST; i++)
+            out[i] = x[i];
+    }
+};
+
+/* room.mine = the sums of all threads of the block; sums: [0, V) the first, [V, 2 V) the second. */
+template <typename A, int V, int CX>
+__device__ void block_columns(const A (&sums)[2 * V], struct norm_room &room)
+{
+    typedef slice_of<V, CX> slice;
+    A mine[slice::REST];
+    int first = 0;
+    scatter<A, 2 * V, slice::REST, 16>::sum(sums, mine, first);
+#pragma unroll
+    for (int i = 0; i < slice::REST; i++) {
+        const int channel = threadIdx.x % CX * V + (first + i) % V;
+        room.warps[threadIdx.x / 32][(first + i) / V * slice::WIDTH + channel] = (double)mine[i];
+    }
+    add_groups<slice::COLUMNS, NORM_WARPS>(room, room.mine);
+}
+
+/* Partial sums: [slice][part][COLUMNS]. */
+template <int COLUMNS>
+__device__ void leave_partial(double *partial, const struct walk &w, const struct norm_room &room)
+{
+    const int64_t part = (int64_t)blockIdx.x * w.summed + blockIdx.y;
+    if (threadIdx.x < COLUMNS)
+        partial[part * COLUMNS + threadIdx.x] = room.mine[threadIdx.x];
+}
+
+template <int COLUMNS>
+__device__ void add_partial(const double *partial, const struct walk &w, struct norm_room &room)
+{
+    enum { GROUPS = NORM_THREADS / COLUMNS };
+    const double *mine = partial + (int64_t)blockIdx.x * w.summed * COLUMNS;
+    const int column = threadIdx.x % COLUMNS;
+    double x = 0.0;
+#pragma unroll 4
+    for (int part = threadIdx.x / COLUMNS; part < w.summed; part += GROUPS)
+        x += __ldcg(&mine[part * COLUMNS + column]);
+    room.warps[threadIdx.x / COLUMNS][column] = x;
+    add_groups<COLUMNS, GROUPS>(room, room.totals);
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------- */
+
+/* Coefficients of this thread's channels, from room.totals. */
+template <typename OP, int CX> struct coefs {
+    float x[OP::COEFS][OP::V];
+
+    __device__ void make(const typename OP::args &args, struct norm_room &room, int64_t stored)
+    {
+        enum { WIDTH = OP::V * CX };
+        const int i = threadIdx.x;
+        const int64_t channel = (int64_t)blockIdx.x * WIDTH + i;
+        if (i < WIDTH && channel < stored) {
+            float mine[OP::COEFS] = {};
+            if (channel < args.src.cols)
+                OP::finish(args, channel, room.totals[i], room.totals[WIDTH + i], blockIdx.y == 0,
+                           mine);
+#pragma unroll
+            for (int k = 0; k < OP::COEFS; k++)
+                room.coefs[k][i] = mine[k];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < OP::COEFS; k++)
+#pragma unroll
+            for (int v = 0; v < OP::V; v++)
+                x[k][v] = room.coefs[k][threadIdx.x % CX * OP::V + v];
+    }
+};
+
+template <typename OP, int CX>
+__global__ void __launch_bounds__(NORM_THREADS, OP::RESIDENT)
+    norm_sums_kernel(const typename OP::args args, const struct walk w, double *partial)
+{
+    typedef typename accumulator<typename OP::number>::type A;
+    enum { V = OP::V, DEPTH = OP::DEPTH };
+    __shared__ struct norm_room room;
+    const stand<V, CX> at(w);
+    A sums[2 * V] = {};
+    for (int row = at.row; row < w.rows; row += DEPTH * at.step) {
+        typename OP::row r[DEPTH];
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++)
+            if (row + k * at.step < w.rows)
+                r[k] = OP::fetch(args, row + k * at.step, at.c);
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++)
+            if (row + k * at.step < w.rows)
+                OP::sum(args, row + k * at.step, at.c, r[k], sums);
+    }
+    let_second_begin(); /* earlier, it would take room from other streams only to wait */
+    block_columns<A, V, CX>(sums, room);
+    leave_partial<slice_of<V, CX>::COLUMNS>(partial, w, room);
+}
+
+/* Row number i of the second pass. It goes back up, since the cache has the rows that came last. */
+__device__ inline int row_back(const struct walk &w, int i)
+{
+    return w.rows - 1 - i;
+}
+
+template <typename OP, int DEPTH>
+__device__ void refetch_rows(const typename OP::args &args, const struct walk &w, int i, int step,
+                             int64_t c, typename OP::row (&r)[DEPTH])
+{
+#pragma unroll
+    for (int k = 0; k < DEPTH; k++)
+        if (i + k * step < w.rows)
+            r[k] = OP::refetch(args, row_back(w, i + k * step), c);
+}
+
+template <typename OP, int CX>
+__global__ void __launch_bounds__(NORM_THREADS, OP::RESIDENT)
+    norm_apply_kernel(const typename OP::args args, const struct walk w, double *partial)
+{
+    enum { V = OP::V, DEPTH = OP::DEPTH };
+    __shared__ struct norm_room room;
+    const stand<V, CX> at(w);
+    typename OP::row r[DEPTH];
+    coefs<OP, CX> k_of;
+    int i = at.row;
+    const bool is_early = w.summed > 0 && OP::is_early(args);
+    if (is_early)
+        refetch_rows<OP, DEPTH>(args, w, i, at.step, at.c, r);
+    wait_for_first();
+    if (!is_early)
+        refetch_rows<OP, DEPTH>(args, w, i, at.step, at.c, r);
+    if (w.summed > 0)
+        add_partial<slice_of<V, CX>::COLUMNS>(partial, w, room);
+    k_of.make(args, room, w.stored);
+    while (i < w.rows) {
+#pragma unroll
+        for (int k = 0; k < DEPTH; k++)
+            if (i + k * at.step < w.rows)
+                OP::apply(args, row_back(w, i + k * at.step), at.c, r[k], k_of.x);
+        i += DEPTH * at.step;
+        refetch_rows<OP, DEPTH>(args, w, i, at.step, at.c, r);
+    }
+}
+
+/* ---- launches ------------------------------------------------------------------------------------ */
+
+/* Whether a launch can begin before the one that it depends on has ended. */
+static inline cudaError_t launches_overlap(bool *out)
+{
+    int device;
+    int major = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    *out = major >= 9;
+    return error;
+}
+
+/* overlaps: with the launch before it. */
+template <typename ARGS>
+static cudaError_t norm_start(void (*kernel)(ARGS, struct walk, double *), const ARGS *args,
+                              struct walk w, bool overlaps, cudaStream_t stream)
+{
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)w.slices, (unsigned)w.parts);
+    config.blockDim = dim3(NORM_THREADS);
+    config.stream = stream;
+    config.attrs = &overlap;
+    config.numAttrs = overlaps ? 1 : 0;
+    return cudaLaunchKernelEx(&config, kernel, *args, w, (double *)args->scratch);
+}
+
+static inline int64_t divide_up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+/* Blocks for each slice, so that about `blocks` have rows to work on. */
+static inline int parts_for(const struct walk *w, int rows, int blocks)
+{
+    const int64_t useful = divide_up(w->rows, rows);
+    const int64_t fair = w->slices < blocks ? blocks / w->slices : 1;
+    return (int)(useful < fair ? useful : fair);
+}
+
+/* sums: whether anything is to be summed; with_rows: whether the second pass has rows to write. It may
+ * have an OP of its own. */
+template <typename OP, typename SECOND, int CX>
+static cudaError_t norm_passes(const typename OP::args *args, bool sums, bool with_rows,
+                               cudaStream_t stream)
+{
+    typedef slice_of<OP::V, CX> slice;
+    bool overlaps = false;
+    cudaError_t error = launches_overlap(&overlaps);
+    if (error != cudaSuccess)
+        return error;
+    struct walk w = {};
+    w.rows = (int)args->src.rows;
+    w.stored = args->src.stored;
+    w.slices = (int)divide_up(w.stored, slice::WIDTH);
+    if (sums) {
+        w.parts = w.summed = parts_for(&w, slice::ROWS, SUMS_BLOCKS);
+        error = norm_start(norm_sums_kernel<OP, CX>, args, w, false, stream);
+        if (error != cudaSuccess)
+            return error;
+    }
+    w.parts = with_rows ? parts_for(&w, slice::ROWS, APPLY_BLOCKS) : 1;
+    w.rows = with_rows ? w.rows : 0;
+    return norm_start(norm_apply_kernel<SECOND, CX>, args, w, sums && overlaps, stream);
+}
+
+/* With slices as wide as rows allow. */
+template <typename OP, typename SECOND = OP>
+static cudaError_t norm_run(const typename OP::args *args, bool sums, bool with_rows,
+                            cudaStream_t stream)
+{
+    if (args->src.rows > ROWS_MAX)
+        return cudaErrorInvalidValue;
+    if constexpr ((int)OP::V == (int)VECTOR) {
+        if (args->src.stored > 4 * VECTOR)
+            return norm_passes<OP, SECOND, 8>(args, sums, with_rows, stream);
+        if (args->src.stored > 2 * VECTOR)
+            return norm_passes<OP, SECOND, 4>(args, sums, with_rows, stream);
+        return norm_passes<OP, SECOND, 2>(args, sums, with_rows, stream);
+    } else {
+        return norm_passes<OP, SECOND, SLICE_MIN>(args, sums, with_rows, stream);
+    }
+}
+
+#endif
