@@ -21,6 +21,7 @@ struct bench_options {
     int rounds;                   /* loader: turns of both sides */
     double frozen_width;          /* der: of the frozen extractors */
     bool masks;                   /* der: channel masks are trained */
+    bool together;                /* der: frozen extractors are not a batch ahead */
     enum precision precision;     /* der */
     struct backend_tuning tuning; /* der */
     const char *file;             /* model, predict: the model file */

@@ -4,7 +4,7 @@
  *     der_bench net  [--model NAME] [--infer] [--batch N] [--threads N] [--width X] [--backend NAME]
  *     der_bench step [--extractors N] ...
  *     der_bench der  [--extractors N] [--part step|train|frozen] [--masks] [--frozen-width X]
- *                    [--precision f32|tf32|bf16] [--lanes N] [--weights-apart] ...
+ *                    [--precision f32|tf32|bf16] [--lanes N] [--weights-apart] [--together] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  *     der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]
@@ -21,7 +21,7 @@ static const char USAGE[] =
     "                                      [--width X] [--backend NAME] [--extractors N]\n"
     "                                      [--part step|train|frozen] [--masks]\n"
     "                                      [--frozen-width X] [--precision f32|tf32|bf16]\n"
-    "                                      [--lanes N] [--weights-apart]\n"
+    "                                      [--lanes N] [--weights-apart] [--together]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n"
     "       der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]\n"
@@ -61,6 +61,10 @@ static bool parse(int argc, char **argv, struct bench_options *o)
         }
         if (strcmp(argv[i], "--masks") == 0) {
             o->masks = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--together") == 0) {
+            o->together = true;
             continue;
         }
         if (strcmp(argv[i], "--weights-apart") == 0) {
