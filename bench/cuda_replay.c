@@ -1,16 +1,10 @@
 #include "cuda_replay.h"
 
+#include "core/clock.h"
+
 #include <stdio.h>
-#include <time.h>
 
 enum { ROUNDS = 5, REPLAYS = 4 };
-
-static double seconds(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 bool replay_fine(cudaError_t error, const char *what)
 {
@@ -46,12 +40,12 @@ double replay_measure(replay_fn *launch, void *user, int n, cudaStream_t stream)
         return -1.0;
     for (int round = 0; round <= ROUNDS; round++) { /* the first warms up */
         (void)cudaStreamSynchronize(stream);
-        double since = seconds();
+        double since = clock_seconds();
         for (int i = 0; i < REPLAYS; i++)
             (void)cudaGraphLaunch(exec, stream);
         if (!replay_fine(cudaStreamSynchronize(stream), "replaying"))
             return -1.0;
-        double each = 1e6 * (seconds() - since) / (REPLAYS * n);
+        double each = 1e6 * (clock_seconds() - since) / (REPLAYS * n);
         if (round > 0 && (best < 0.0 || each < best))
             best = each;
     }

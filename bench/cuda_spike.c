@@ -10,6 +10,7 @@
  */
 #include "cuda_spike.h"
 
+#include "core/clock.h"
 #include "cuda_replay.h"
 
 #include <stdio.h>
@@ -132,10 +133,10 @@ static void show(struct spike *s, const struct layer *layer, const struct kind *
     };
     const struct dnn_plan *plans[MAX_ENGINES];
     int n = 0;
-    double since = seconds();
+    double since = clock_seconds();
     if (dnn_find_all(s->dnn, &conv, s->n_engines, plans, &n) != DER_OK)
         (void)fprintf(stderr, "%s\n", der_ctx_error(s->ctx));
-    double planned = 1e3 * (seconds() - since);
+    double planned = 1e3 * (clock_seconds() - since);
     if (n == 0)
         printf("%-10s %-14s %-5s no engine\n", layer->name, kind->name, numbers->name);
     double flops = 2.0 * (double)(s->batch * out * out * layer->k * layer->c) *
