@@ -1,6 +1,6 @@
 """Which kernels an iteration of DER spends its time in, by ncu.
 
-    cuda_profile.py --bench PATH/der_bench [--rows 8] -- OPTIONS OF der_bench der
+    cuda_profile.py --bench PATH/der_bench [--rows 10] [--options "OPTIONS OF der_bench der"]
 
 Runs one iteration launch by launch, so kernels do not overlap here and their sum is more than an
 iteration takes. Prints a Markdown table: kernels of the same name and of one pass of cuDNN together,
@@ -59,9 +59,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bench", required=True)
     parser.add_argument("--rows", type=int, default=10)
-    parser.add_argument("options", nargs=argparse.REMAINDER)
+    parser.add_argument("--options", default="", help="more options of der_bench der")
     args = parser.parse_args()
-    options = [word for word in args.options if word != "--"]
+    options = args.options.split()
     command = [args.bench, "der", "--backend", "cuda", "--precision", "bf16", *options]
     with tempfile.TemporaryDirectory() as folder:
         log = f"{folder}/ncu.csv"
