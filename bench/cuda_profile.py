@@ -11,6 +11,7 @@ import collections
 import csv
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,8 @@ def kind_of(name):
 
 
 def profile(command, log):
+    if not shutil.which("ncu"):
+        sys.exit("cuda_profile: there is no ncu in PATH; it comes with the CUDA toolkit")
     ncu = ["ncu", "--csv", "--log-file", log, "--metrics", METRIC]
     done = subprocess.run(ncu + command, input="run 1\nquit\n", text=True, capture_output=True)
     if done.returncode != 0:
