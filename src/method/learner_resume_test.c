@@ -212,6 +212,22 @@ static void test_der_goes_on_from_every_epoch(void **state)
     check_every_epoch(f, EPOCHS + HEAD_EPOCHS);
 }
 
+/* Soft to the end and cut afterwards; hard from the start, before the heads are drawn anew; other channels than
+ * those that were learnt. */
+static void test_der_goes_on_whenever_masks_harden(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const settings[][2] = {
+        {"hard_epoch=5"}, {"hard_epoch=0"}, {"hard_epoch=1", "mask_choice=random"}};
+    for (int i = 0; i < 3; i++) {
+        use_method(f, METHOD_DER);
+        assert_ok(f->ctx,
+                  config_apply(f->ctx, &f->options.config, settings[i], settings[i][1] ? 2 : 1));
+        f->n_saved = 0;
+        check_every_epoch(f, EPOCHS + HEAD_EPOCHS);
+    }
+}
+
 static void test_finetuning_goes_on_from_every_epoch(void **state)
 {
     struct fixture *f = *state;
@@ -248,6 +264,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_der_goes_on_from_every_epoch),
+        TEST(test_der_goes_on_whenever_masks_harden),
         TEST(test_finetuning_goes_on_from_every_epoch),
         TEST(test_joint_training_goes_on_from_every_epoch),
         TEST(test_a_state_past_the_last_epoch_is_refused),
