@@ -70,6 +70,14 @@ enum der_status head_inherit(struct param_set *head, const struct param_set *fro
     return status;
 }
 
+static void select_columns(float *dst, const float *src, struct shape full, const int32_t *cols,
+                           int64_t n_cols)
+{
+    for (int64_t row = 0; row < full.dim[0]; row++)
+        for (int64_t c = 0; c < n_cols; c++)
+            dst[row * n_cols + c] = src[row * full.dim[1] + cols[c]];
+}
+
 static enum der_status copy_columns(const struct param_set *head, const int32_t *cols,
                                     struct param_set *to)
 {
@@ -80,10 +88,14 @@ static enum der_status copy_columns(const struct param_set *head, const int32_t 
     float *dst = mem_alloc(mem, (size_t)(full.dim[0] * n_cols), sizeof *dst);
     enum der_status status = dst ? read_weights(head, &src) : ctx_nomem(head->ctx);
     if (status == DER_OK) {
-        for (int64_t row = 0; row < full.dim[0]; row++)
-            for (int64_t c = 0; c < n_cols; c++)
-                dst[row * n_cols + c] = src[row * full.dim[1] + cols[c]];
+        select_columns(dst, src, full, cols, n_cols);
         status = param_write(to, WEIGHT, dst);
+    }
+    if (status == DER_OK && head->velocity)
+        status = param_read_velocity(head, WEIGHT, src);
+    if (status == DER_OK && head->velocity) {
+        select_columns(dst, src, full, cols, n_cols);
+        status = param_write_velocity(to, WEIGHT, dst);
     }
     mem_free(mem, src);
     mem_free(mem, dst);

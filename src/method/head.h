@@ -17,7 +17,8 @@ NODISCARD enum der_status head_reset(struct param_set *head, uint64_t seed, uint
 /* Copies the rows and columns that both have: H_t begins as H_{t-1}. */
 NODISCARD enum der_status head_inherit(struct param_set *head, const struct param_set *from);
 
-/* *out: the head without the columns that are not listed. cols [n_cols] ascending. */
+/* *out: the head without the columns that are not listed, in training, with its velocities if it has any.
+ * cols [n_cols] ascending. */
 NODISCARD enum der_status head_select(const struct param_set *head, const int32_t *cols,
                                       int64_t n_cols, struct param_set **out);
 

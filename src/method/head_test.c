@@ -127,14 +127,27 @@ static void test_select_keeps_the_listed_columns(void **state)
     struct param_set *head = make(f, ROWS, COLS, INIT_ZERO, 0);
     struct param_set *selected;
     static const int32_t cols[] = {0, 2, 5};
+    float velocity[ROWS * COLS];
     float got[ROWS * 3];
+    for (int i = 0; i < ROWS * COLS; i++)
+        velocity[i] = (float)-i;
     write_places(f, head);
+    assert_ok(f->ctx, param_write_velocity(head, 0, velocity));
     assert_ok(f->ctx, head_select(head, cols, 3, &selected));
     assert_true(shape_equal(selected->items[0].shape, shape_2d(ROWS, 3)));
     assert_string_equal(selected->items[0].name, "classifier.weight");
     assert_ok(f->ctx, param_read(selected, 0, got));
     for (int i = 0; i < ROWS * 3; i++)
         assert_true(got[i] == (float)(i / 3) + 0.01f * (float)cols[i % 3]);
+    assert_ok(f->ctx, param_read_velocity(selected, 0, got));
+    for (int i = 0; i < ROWS * 3; i++)
+        assert_true(got[i] == -(float)(i / 3 * COLS + cols[i % 3]));
+    param_set_free(selected);
+    param_set_freeze(head);
+    assert_ok(f->ctx, head_select(head, cols, 3, &selected));
+    assert_ok(f->ctx, param_read_velocity(selected, 0, got));
+    for (int i = 0; i < ROWS * 3; i++)
+        assert_true(got[i] == 0.0f);
     param_set_free(selected);
     param_set_free(head);
 }

@@ -5,11 +5,13 @@
 #include "config/override.h"
 #include "data/defaults.h"
 #include "method/learner.h"
+#include "method/masks.h"
 #include "store/exemplar_file.h"
 #include "support/scratch.h"
 #include "support/test_backend.h"
 #include "support/test_ctx.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -178,6 +180,23 @@ static void assert_same_last(struct fixture *f, const struct learner *a, const s
         assert_same_set(f, a->last_masks, b->last_masks);
 }
 
+/* The newest extractor is what pruning leaves of the one at full width, also where it was cut long before the end. */
+static void assert_full_holds_newest(struct fixture *f, const struct learner *learner)
+{
+    const struct resnet_spec *spec = &f->options.spec;
+    const struct extractor *newest = learner->extractors[learner->n_extractors - 1];
+    struct extractor *pruned;
+    struct kept kept;
+    if (!learner->last_masks)
+        return;
+    assert_ok(f->ctx, masks_kept(learner->last_masks, spec, &kept));
+    assert_ok(f->ctx, extractor_new(f->be, &newest->spec, &pruned));
+    assert_ok(f->ctx, prune_params(spec, &kept, learner->last_full->params, pruned->params));
+    assert_same_set(f, pruned->params, newest->params);
+    extractor_free(pruned);
+    kept_fini(f->ctx, &kept);
+}
+
 /* Learns two steps with a save after every epoch of the second, then that step again from each of them. */
 static void check_every_epoch(struct fixture *f, int n_expected)
 {
@@ -187,6 +206,7 @@ static void check_every_epoch(struct fixture *f, int n_expected)
     whole->options.saver.every = 1;
     assert_ok(f->ctx, learner_step(whole, PER_STEP, NULL));
     save(f, whole, "model2", "exemplars2");
+    assert_full_holds_newest(f, whole);
     assert_int_equal(f->n_saved, n_expected);
     for (int i = 0; i < n_expected; i++) {
         struct state_file *from;
@@ -210,6 +230,22 @@ static void test_der_goes_on_from_every_epoch(void **state)
     struct fixture *f = *state;
     use_method(f, METHOD_DER);
     check_every_epoch(f, EPOCHS + HEAD_EPOCHS);
+}
+
+/* Soft to the end and cut afterwards; hard from the start, before the heads are drawn anew; other channels than
+ * those that were learnt. */
+static void test_der_goes_on_whenever_masks_harden(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const settings[][2] = {
+        {"hard_epoch=5"}, {"hard_epoch=0"}, {"hard_epoch=1", "mask_choice=random"}};
+    for (int i = 0; i < 3; i++) {
+        use_method(f, METHOD_DER);
+        assert_ok(f->ctx,
+                  config_apply(f->ctx, &f->options.config, settings[i], settings[i][1] ? 2 : 1));
+        f->n_saved = 0;
+        check_every_epoch(f, EPOCHS + HEAD_EPOCHS);
+    }
 }
 
 static void test_finetuning_goes_on_from_every_epoch(void **state)
@@ -243,11 +279,50 @@ static void test_a_state_past_the_last_epoch_is_refused(void **state)
     learner_free(learner);
 }
 
+/* Size and sparsity loss of every epoch, as records have them. */
+struct sizes {
+    const struct learner *learner;
+    int64_t kept[EPOCHS];
+    double loss[EPOCHS];
+};
+
+static enum der_status note_sizes(void *user, const struct train_progress *p)
+{
+    struct sizes *sizes = user;
+    assert_string_equal(p->loss_names[p->n_losses - 1], "sparsity");
+    assert_non_null(sizes->learner->masks);
+    sizes->kept[p->epoch] = sizes->learner->kept_params;
+    sizes->loss[p->epoch] = p->losses[p->n_losses - 1];
+    return DER_OK;
+}
+
+static void test_the_hard_phase_tells_what_the_masks_keep(void **state)
+{
+    struct fixture *f = *state;
+    enum { HARD = 3 };
+    use_method(f, METHOD_DER);
+    struct learner *learner = new_learner(f, 0);
+    struct sizes sizes = {.learner = learner};
+    struct train_hooks hooks = {.epoch_done = note_sizes, .user = &sizes};
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, &hooks));
+    const struct resnet_spec *left = &learner->extractors[0]->spec;
+    double share = pruned_share(&f->options.spec, left);
+    assert_true(share < 1.0);
+    for (int epoch = HARD; epoch < EPOCHS; epoch++) {
+        assert_int_equal(sizes.kept[epoch], resnet_count_params(left));
+        assert_true(fabs(sizes.loss[epoch] - share) < 1e-6);
+    }
+    assert_true(fabs(sizes.loss[HARD - 1] - share) > 1e-6);
+    learner_free(learner);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_der_goes_on_from_every_epoch),
+        TEST(test_der_goes_on_whenever_masks_harden),
+        TEST(test_the_hard_phase_tells_what_the_masks_keep),
         TEST(test_finetuning_goes_on_from_every_epoch),
         TEST(test_joint_training_goes_on_from_every_epoch),
         TEST(test_a_state_past_the_last_epoch_is_refused),

@@ -1,5 +1,7 @@
 #include "method/objective.h"
 
+#include "model/prune.h"
+
 #include <math.h>
 
 int objective_losses(const struct objective *objective, const char *names[STAGE_MAX_LOSSES])
@@ -28,6 +30,13 @@ static enum der_status add_masks(const struct objective *o, struct graph *g, str
                         (float)o->config->s_max, m));
     return graph_mask_sparsity(g, lambda_s, m, o->masks->n, layers, n_layers,
                                &io->loss[io->n_losses - 1]);
+}
+
+/* Masks that were cut out weigh what they weigh. */
+static void note_sparsity(const struct objective *o, struct assembly_io *io)
+{
+    io->loss[io->n_losses - 1] = NO_VALUE;
+    io->known_loss[io->n_losses - 1] = (float)pruned_share(&o->whole->spec, &o->extractor->spec);
 }
 
 /* Old classes are label 0 of H_a, new ones 1, 2, ... */
@@ -87,11 +96,13 @@ enum der_status objective_describe(void *self, struct graph *g, struct assembly_
     io->n_losses = objective_losses(o, names);
     TRY(assembly_scalar(g, io, OBJECTIVE_LR, "lr", &lr));
     TRY(assembly_scalar(g, io, OBJECTIVE_ONE, "one", &one));
-    if (o->masks)
+    if (o->whole)
+        note_sparsity(o, io);
+    else if (o->masks)
         TRY(add_masks(o, g, io, &masks, m));
     TRY(assembly_attach(g, io, o->extractor->params, true, &net));
     TRY(assembly_attach(g, io, o->head, true, &head));
-    struct resnet_io net_io = {.image = io->image, .masks = o->masks ? m : NULL, .training = true};
+    struct resnet_io net_io = {.image = io->image, .masks = masks ? m : NULL, .training = true};
     TRY(resnet_build(spec, g, net, &net_io, &feature));
     int64_t first = o->head->items[0].shape.dim[1] - resnet_feature_dim(spec);
     TRY(graph_join(g, feature, io->matrix, first, &joined));

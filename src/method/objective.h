@@ -4,7 +4,8 @@
  *     u = [Phi_1(x), ..., Phi_{t-1}(x), F_t(x)]
  *     L = L_CE(H_t(u), y) + lambda_a L_CE(H_a(F_t(x)), y_a) + lambda_s L_S(m),   m = sigmoid(s e)
  *
- * forward, backward and update. Weights and masks are updated by one SGD each.
+ * forward, backward and update. Weights and masks are updated by one SGD each. Once hard masks have been cut out
+ * (cut.h) F_t is the network that they leave, and L_S a number.
  */
 #ifndef METHOD_OBJECTIVE_H
 #define METHOD_OBJECTIVE_H
@@ -24,7 +25,8 @@ enum {
 
 struct objective {
     const struct config *config;
-    struct extractor *extractor; /* F_t, full width */
+    struct extractor *extractor; /* F_t: full width, or what is left of it */
+    struct extractor *whole;     /* F_t before it was cut, frozen; NULL: it has not been */
     struct param_set *head;      /* H_t [classes, columns of u] */
     struct param_set *auxiliary; /* H_a [new classes + 1, columns of F_t], or NULL */
     struct param_set *masks;     /* e, or NULL */

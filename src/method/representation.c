@@ -6,17 +6,18 @@
  *                            channels that F_{t-1} kept
  *     end of the warm-up     both heads start anew
  *     soft epochs            s rises within every epoch; lambda_s follows the wanted size, if there is one
- *     hard_epoch             m = [e > 0] from here on: weights and statistics fit what will be kept
- *     end                    the channels that are off are cut out
+ *     hard_epoch             m = [e > 0]: the channels that are off are cut out, and what is left trains on, so
+ *                            that weights and statistics fit what is kept
+ *     end                    what was learnt returns to the network of full width; masks that were soft to the end
+ *                            harden now
  */
+#include "method/cut.h"
 #include "method/head.h"
 #include "method/learner_internal.h"
 #include "method/masks.h"
-#include "method/objective.h"
 #include "method/pressure.h"
 #include "store/weights_file.h"
 
-#include <math.h>
 #include <stdio.h>
 
 /* Streams of initialisation; a step adds its number times STREAMS. */
@@ -82,20 +83,42 @@ static enum der_status note_size(struct representation *r)
 {
     if (!r->objective.masks)
         return DER_OK;
-    return masks_kept_params(r->objective.masks, &r->objective.extractor->spec,
+    return masks_kept_params(r->objective.masks, &r->learner->options.spec,
                              &r->learner->kept_params);
 }
 
-/* From here on the masks are what they are: no velocity may move them on. */
+static void open_desks(struct representation *r, const struct resnet_spec *spec)
+{
+    struct learner *learner = r->learner;
+    learner_desks(learner, learner_feature_dim(learner) + resnet_feature_dim(spec), &r->desks);
+}
+
+/* From here on the matrix is as wide as what the masks keep. */
+static enum der_status cut(struct representation *r)
+{
+    assembly_cache_fini(&r->assemblies);
+    desks_fini(&r->desks);
+    TRY(objective_cut(&r->objective));
+    open_desks(r, &r->objective.extractor->spec);
+    return DER_OK;
+}
+
+/* From here on the masks are what they are. */
 static enum der_status harden(struct representation *r)
 {
     struct param_set *masks = r->objective.masks;
     const struct config *config = &r->learner->options.config;
     if (config->target_params > 0)
-        TRY(masks_fit(masks, &r->objective.extractor->spec, config->target_params));
+        TRY(masks_fit(masks, &r->learner->options.spec, config->target_params));
     if (config->mask_choice == MASK_CHOICE_RANDOM)
         TRY(masks_shuffle(masks, config->seed, stream_of(r, STREAM_MASKS)));
-    return param_set_rest(masks);
+    return cut(r);
+}
+
+static bool renews(const void *self, int number)
+{
+    const struct representation *r = self;
+    return r->objective.masks && number == r->hard_epoch;
 }
 
 static enum der_status epoch(void *self, int number)
@@ -121,13 +144,11 @@ static enum der_status epoch_end(void *self, int number)
     return note_size(self);
 }
 
-/* s = 1/s_max + (s_max - 1/s_max) (b - 1) / (B - 1) within an epoch; s_max where B is 1; infinite, that
- * is hard masks, in the last epochs. */
+/* s = 1/s_max + (s_max - 1/s_max) (b - 1) / (B - 1) within an epoch; s_max where B is 1. Hard masks, s infinite,
+ * are cut out instead. */
 static double steepness(const struct representation *r, const struct moment *now)
 {
     double s_max = r->learner->options.config.s_max;
-    if (now->epoch >= r->hard_epoch)
-        return INFINITY;
     if (now->n_iterations < 2)
         return s_max;
     double share = (double)now->iteration / (double)(now->n_iterations - 1);
@@ -144,18 +165,29 @@ static void fill_scalars(void *self, const struct moment *now, float *scalars)
     scalars[OBJECTIVE_S] = (float)steepness(r, now);
 }
 
-/* The sets in training, as a state names them; NULL where the stage has none. */
-static int list_modules(const struct representation *r, struct state_module modules[4])
+/* The sets in training, as a state names them. */
+static int list_moving(const struct representation *r, struct state_module modules[4])
 {
-    const struct state_module all[] = {{"extractor.", r->objective.extractor->params, true},
-                                       {"head.", r->objective.head, true},
-                                       {"auxiliary.", r->objective.auxiliary, true},
-                                       {"masks.", r->objective.masks, true}};
+    const struct objective *o = &r->objective;
+    const struct state_module all[] = {{"extractor.", o->extractor->params, true},
+                                       {"head.", o->head, true},
+                                       {"auxiliary.", o->auxiliary, true},
+                                       {"masks.", o->whole ? NULL : o->masks, true}};
     int n = 0;
     for (int i = 0; i < 4; i++)
         if (all[i].set)
             modules[n++] = all[i];
     return n;
+}
+
+/* What a network in training was cut out of: masks, and F_t at full width. */
+static int list_resting(const struct representation *r, struct state_module modules[2])
+{
+    const struct objective *o = &r->objective;
+    const struct extractor *whole = o->whole ? o->whole : o->extractor;
+    modules[0] = (struct state_module){"masks.", o->masks, false};
+    modules[1] = (struct state_module){"full.", whole->params, false};
+    return 2;
 }
 
 static enum der_status save(void *self, int epochs_done)
@@ -169,11 +201,14 @@ static enum der_status save(void *self, int epochs_done)
                                 .lambda_s = r->pressure.lambda_s,
                                 .size_error = r->pressure.error,
                                 .start_params = r->pressure.start};
-    point.n_modules = list_modules(r, point.modules);
+    point.n_modules = list_moving(r, point.modules);
+    if (r->objective.whole)
+        point.n_modules += list_resting(r, point.modules + point.n_modules);
     return saver->save(saver->user, &point);
 }
 
 static const struct stage_ops STAGE = {.program = program,
+                                       .renews = renews,
                                        .epoch = epoch,
                                        .epoch_end = epoch_end,
                                        .scalars = fill_scalars,
@@ -232,13 +267,12 @@ static enum der_status open_stage(struct representation *r)
 {
     struct learner *learner = r->learner;
     const struct config *config = &learner->options.config;
-    const struct resnet_spec *spec = &learner->options.spec;
     r->schedule = *learner_schedule(learner);
     r->hard_epoch = config_hard_epoch(config, &r->schedule);
     r->pressure = pressure_new(config->lambda_s, config->target_params);
     r->objective.config = config;
     r->objective.n_old = learner->n_classes;
-    learner_desks(learner, learner_feature_dim(learner) + resnet_feature_dim(spec), &r->desks);
+    open_desks(r, &learner->options.spec);
     TRY(new_extractor(r));
     TRY(new_heads(r));
     learner->kept_params = 0;
@@ -249,16 +283,26 @@ static enum der_status open_stage(struct representation *r)
     return buffer_new(learner->be, ASSEMBLY_MAX_SCALARS * sizeof(float), &r->scalars);
 }
 
+static enum der_status restore_modules(struct state_file *from, const struct state_module *modules,
+                                       int n)
+{
+    for (int i = 0; i < n; i++)
+        TRY(state_restore(from, modules[i].name, modules[i].set, modules[i].moving));
+    return DER_OK;
+}
+
 /* Puts the stage where a saved state was: everything that was initialised is overwritten. */
 static enum der_status restore(struct representation *r, int *first_epoch)
 {
     struct state_file *from = r->learner->from;
     const struct stage_point *point = &from->state.point;
     struct state_module modules[4];
-    int n = list_modules(r, modules);
     TRY(learner_check_epoch(r->learner, r->schedule.epochs));
-    for (int i = 0; i < n; i++)
-        TRY(state_restore(from, modules[i].name, modules[i].set, modules[i].moving));
+    if (r->objective.masks && point->epoch > r->hard_epoch) { /* they had hardened */
+        TRY(restore_modules(from, modules, list_resting(r, modules)));
+        TRY(cut(r));
+    }
+    TRY(restore_modules(from, modules, list_moving(r, modules)));
     TRY(state_check_done(from));
     r->pressure.lambda_s = point->lambda_s;
     r->pressure.error = point->size_error;
@@ -273,88 +317,33 @@ static void close_stage(struct representation *r)
     assembly_cache_fini(&r->assemblies);
     desks_fini(&r->desks);
     extractor_free(r->objective.extractor);
+    extractor_free(r->objective.whole);
     param_set_free(r->objective.head);
     param_set_free(r->objective.auxiliary);
     param_set_free(r->objective.masks);
     buffer_free(r->scalars);
 }
 
-/* H_t without the columns of features that are gone. */
-static enum der_status prune_head(struct representation *r, const struct kept *kept,
-                                  struct param_set **out)
-{
-    struct learner *learner = r->learner;
-    struct mem *mem = &learner->be->ctx->mem;
-    int last = learner->options.spec.n_stages - 1;
-    int64_t old = learner_feature_dim(learner);
-    int64_t n_cols = old + kept->count[last];
-    int32_t *cols = mem_alloc(mem, (size_t)n_cols, sizeof *cols);
-    *out = NULL;
-    if (!cols)
-        return ctx_nomem(learner->be->ctx);
-    for (int64_t c = 0; c < old; c++)
-        cols[c] = (int32_t)c;
-    for (int c = 0; c < kept->count[last]; c++)
-        cols[old + c] = (int32_t)old + kept->channel[last][c];
-    enum der_status status = head_select(r->objective.head, cols, n_cols, out);
-    mem_free(mem, cols);
-    return status;
-}
-
-/* *small: the extractor that the masks leave; *classifier: H_t on its features. */
-static enum der_status prune(struct representation *r, struct extractor **small,
-                             struct param_set **classifier)
-{
-    struct learner *learner = r->learner;
-    const struct resnet_spec *spec = &learner->options.spec;
-    struct kept kept = {0};
-    enum der_status status = DER_OK;
-    if (r->hard_epoch >= r->schedule.epochs)
-        status = harden(r);
-    if (status == DER_OK)
-        status = masks_kept(r->objective.masks, spec, &kept);
-    if (status == DER_OK) {
-        struct resnet_spec left = pruned_spec(spec, &kept);
-        status = extractor_new(learner->be, &left, small);
-    }
-    if (status == DER_OK)
-        status = prune_params(spec, &kept, r->objective.extractor->params, (*small)->params);
-    if (status == DER_OK)
-        status = prune_head(r, &kept, classifier);
-    kept_fini(learner->be->ctx, &kept);
-    return status;
-}
-
 /* Hands the trained extractor over, pruned where there are masks. */
 static enum der_status hand_over(struct representation *r, struct param_set **classifier)
 {
     struct learner *learner = r->learner;
-    struct extractor *next = NULL;
-    enum der_status status;
-    param_set_freeze(r->objective.extractor->params);
-    if (r->objective.masks) {
-        status = prune(r, &next, classifier);
-    } else {
-        status = extractor_new(learner->be, &learner->options.spec, &next);
-        if (status == DER_OK)
-            status = param_set_copy(next->params, r->objective.extractor->params);
-        *classifier = r->objective.head;
-        r->objective.head = NULL;
-    }
-    if (status != DER_OK) {
-        extractor_free(next);
-        return status;
-    }
-    param_set_freeze(*classifier);
-    learner->extractors[learner->n_extractors++] = next;
+    struct objective *o = &r->objective;
+    if (o->masks && !o->whole)
+        TRY(harden(r));
+    TRY(o->masks ? objective_mend(o) : extractor_copy(o->extractor, &o->whole));
+    param_set_freeze(o->extractor->params);
+    param_set_freeze(o->head);
+    learner->extractors[learner->n_extractors++] = o->extractor;
+    o->extractor = NULL;
     extractor_free(learner->last_full);
-    learner->last_full = r->objective.extractor;
-    r->objective.extractor = NULL;
+    learner->last_full = o->whole;
+    o->whole = NULL;
     param_set_free(learner->last_masks);
-    learner->last_masks = r->objective.masks;
-    r->objective.masks = NULL;
-    if (learner->last_masks)
-        param_set_freeze(learner->last_masks);
+    learner->last_masks = o->masks;
+    o->masks = NULL;
+    *classifier = o->head;
+    o->head = NULL;
     learner->kept_params = 0; /* nothing is in training any more */
     return DER_OK;
 }

@@ -27,8 +27,17 @@ void kept_fini(struct der_ctx *ctx, struct kept *kept);
 /* The network that remains. */
 struct resnet_spec pruned_spec(const struct resnet_spec *spec, const struct kept *kept);
 
-/* Copies the rows and columns that stay into a set declared for pruned_spec. */
+/* The sparsity loss of hard masks: weights of convolutions that stay, as a share of all. */
+double pruned_share(const struct resnet_spec *spec, const struct resnet_spec *pruned);
+
+/* Copies the rows and columns that stay into a set declared for pruned_spec; where both sets are in training,
+ * the velocities too. */
 NODISCARD enum der_status prune_params(const struct resnet_spec *spec, const struct kept *kept,
                                        const struct param_set *from, struct param_set *to);
+
+/* The way back: `from` are the parameters of the pruned network, `to` those of the whole one, which keeps its
+ * other rows and columns. */
+NODISCARD enum der_status unprune_params(const struct resnet_spec *spec, const struct kept *kept,
+                                         const struct param_set *from, struct param_set *to);
 
 #endif

@@ -216,11 +216,118 @@ static void test_the_count_is_what_the_sparsity_loss_counts(void **state)
     }
 }
 
+/* A tensor of parameters, or of velocities; caller frees. */
+static float *tensor_of(struct fixture *f, const struct param_set *set, int index, bool is_velocity)
+{
+    float *host =
+        mem_alloc(&f->ctx->mem, (size_t)shape_count(set->items[index].shape), sizeof *host);
+    assert_non_null(host);
+    assert_ok(f->ctx,
+              is_velocity ? param_read_velocity(set, index, host) : param_read(set, index, host));
+    return host;
+}
+
+/* Numbers that no other place has: first, first + 1, ... */
+static void number_all(struct fixture *f, struct param_set *set, float first)
+{
+    for (int i = 0; i < set->n; i++) {
+        int64_t n = shape_count(set->items[i].shape);
+        float *host = mem_alloc(&f->ctx->mem, (size_t)n, sizeof *host);
+        assert_non_null(host);
+        for (int64_t k = 0; k < n; k++)
+            host[k] = first + (float)k;
+        assert_ok(f->ctx, param_write(set, i, host));
+        if (set->items[i].role == PARAM_LEARNT) {
+            for (int64_t k = 0; k < n; k++)
+                host[k] = -host[k];
+            assert_ok(f->ctx, param_write_velocity(set, i, host));
+        }
+        mem_free(&f->ctx->mem, host);
+    }
+}
+
+/* Of the whole tensor as many numbers have changed as the small one has, and they are its numbers in its order:
+ * channels are ascending on both sides. */
+static void check_put_back(struct fixture *f, int index, bool is_velocity)
+{
+    float *whole = tensor_of(f, f->full->params, index, is_velocity);
+    float *small = tensor_of(f, f->small->params, index, is_velocity);
+    int64_t n_small = 0;
+    for (int64_t k = 0; k < shape_count(f->full->params->items[index].shape); k++)
+        if (whole[k] != (is_velocity ? -1.0f : 1.0f) * (1.0f + (float)k))
+            assert_true(whole[k] == small[n_small++]);
+    assert_int_equal(n_small, shape_count(f->small->params->items[index].shape));
+    mem_free(&f->ctx->mem, whole);
+    mem_free(&f->ctx->mem, small);
+}
+
+/* The whole network counts from 1, the small one from a million. */
+static void test_what_was_pruned_can_be_put_back(void **state)
+{
+    (void)state;
+    for (int net = 0; net < 4; net++) {
+        struct fixture f;
+        open_fixture(&f, "ref", NETWORKS[net], 78, 0.5);
+        struct param_set *whole = f.full->params;
+        struct param_set *small = f.small->params;
+        assert_ok(f.ctx, param_set_thaw(whole));
+        assert_ok(f.ctx, param_set_thaw(small));
+        number_all(&f, whole, 1.0f);
+        number_all(&f, small, 1e6f);
+        assert_ok(f.ctx, unprune_params(&f.full->spec, &f.kept, small, whole));
+        for (int i = 0; i < whole->n; i++) {
+            check_put_back(&f, i, false);
+            if (whole->items[i].role == PARAM_LEARNT)
+                check_put_back(&f, i, true);
+        }
+        number_all(&f, small, 0.0f);
+        assert_ok(f.ctx, prune_params(&f.full->spec, &f.kept, whole, small));
+        for (int i = 0; i < whole->n; i++) {
+            check_put_back(&f, i, false);
+            if (whole->items[i].role == PARAM_LEARNT)
+                check_put_back(&f, i, true);
+        }
+        close_fixture(&f);
+    }
+}
+
+static void test_velocities_stay_behind_where_a_set_is_frozen(void **state)
+{
+    (void)state;
+    struct fixture f;
+    open_fixture(&f, "ref", "resnet32", 79, 0.5);
+    assert_ok(f.ctx, param_set_thaw(f.full->params));
+    assert_ok(f.ctx, prune_params(&f.full->spec, &f.kept, f.full->params, f.small->params));
+    assert_ok(f.ctx, unprune_params(&f.full->spec, &f.kept, f.small->params, f.full->params));
+    assert_null(f.small->params->velocity);
+    close_fixture(&f);
+}
+
+static void test_parameters_of_another_network_are_refused(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct extractor *other;
+    struct resnet_spec spec;
+    open_fixture(&f, "ref", "resnet32", 80, 0.5);
+    assert_ok(f.ctx, resnet_spec_init(f.ctx, &spec, "resnet18", 3, SIZE, SIZE, 0.1));
+    assert_ok(f.ctx, extractor_new(f.be, &spec, &other));
+    assert_int_equal(prune_params(&f.full->spec, &f.kept, f.full->params, other->params),
+                     DER_SHAPE);
+    assert_int_equal(unprune_params(&f.full->spec, &f.kept, other->params, f.full->params),
+                     DER_SHAPE);
+    extractor_free(other);
+    close_fixture(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pruned_equals_masked_for_all_networks),
         cmocka_unit_test(test_the_count_is_what_the_sparsity_loss_counts),
+        cmocka_unit_test(test_what_was_pruned_can_be_put_back),
+        cmocka_unit_test(test_velocities_stay_behind_where_a_set_is_frozen),
+        cmocka_unit_test(test_parameters_of_another_network_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

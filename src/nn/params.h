@@ -80,6 +80,9 @@ NODISCARD enum der_status param_write(struct param_set *set, int index, const fl
 NODISCARD enum der_status param_read(const struct param_set *set, int index, float *host);
 /* The same for its gradient. */
 NODISCARD enum der_status param_read_grad(const struct param_set *set, int index, float *host);
+/* The same for the velocity of what is learnt, while the set is in training. */
+NODISCARD enum der_status param_write_velocity(struct param_set *set, int index, const float *host);
+NODISCARD enum der_status param_read_velocity(const struct param_set *set, int index, float *host);
 
 /* Copies values and states from another set of the same names and shapes. */
 NODISCARD enum der_status param_set_copy(struct param_set *dst, const struct param_set *src);

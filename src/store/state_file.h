@@ -13,7 +13,7 @@
 #include "metrics/incremental.h"
 #include "model/resnet.h"
 
-enum { STATE_MAX_MODULES = 4, STATE_MAX_STEPS = 128 };
+enum { STATE_MAX_MODULES = 5, STATE_MAX_STEPS = 128 };
 
 enum run_phase {
     PHASE_BETWEEN,        /* steps are finished, the next one has not begun to train */

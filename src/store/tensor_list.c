@@ -96,11 +96,6 @@ static const enum safetensors_dtype BY_WIDTH[] = {
 _Static_assert(sizeof BY_WIDTH / sizeof BY_WIDTH[0] == SAFETENSORS_DTYPES,
                "every type has a place");
 
-static size_t velocity_offset(const struct param_set *set, int index)
-{
-    return set->items[index].offset * sizeof(float);
-}
-
 static enum der_status put_param(const struct tensor_source *source,
                                  struct safetensors_writer *writer)
 {
@@ -109,10 +104,8 @@ static enum der_status put_param(const struct tensor_source *source,
     float *host = mem_alloc(&set->ctx->mem, count, sizeof *host);
     if (!host)
         return ctx_nomem(set->ctx);
-    enum der_status status = source->is_velocity
-                                 ? buffer_read(set->velocity, velocity_offset(set, source->index),
-                                               host, count * sizeof *host)
-                                 : param_read(set, source->index, host);
+    enum der_status status = source->is_velocity ? param_read_velocity(set, source->index, host)
+                                                 : param_read(set, source->index, host);
     if (status == DER_OK)
         status = safetensors_put(writer, source->tensor.name, host, count * sizeof *host);
     mem_free(&set->ctx->mem, host);
@@ -168,9 +161,8 @@ static enum der_status restore_one(struct safetensors_file *file,
         return ctx_nomem(set->ctx);
     enum der_status status = safetensors_read(file, wanted, SAFETENSORS_FINITE, host);
     if (status == DER_OK)
-        status = is_velocity ? buffer_write(set->velocity, velocity_offset(set, index), host,
-                                            count * sizeof *host)
-                             : param_write(set, index, host);
+        status =
+            is_velocity ? param_write_velocity(set, index, host) : param_write(set, index, host);
     mem_free(&set->ctx->mem, host);
     return status;
 }

@@ -130,7 +130,10 @@ static enum der_status bind_all(const struct assembly_plan *plan, const struct g
     TRY(buffer_new(plan->be, (size_t)io->n_losses * sizeof(float), &a->losses));
     for (int i = 0; i < io->n_losses; i++) {
         struct span span = {.buffer = a->losses, .offset = (size_t)i * sizeof(float)};
-        TRY(program_bind(p, io->loss[i], span));
+        if (io->loss[i] == NO_VALUE)
+            TRY(buffer_write(a->losses, span.offset, &io->known_loss[i], sizeof(float)));
+        else
+            TRY(program_bind(p, io->loss[i], span));
     }
     return DER_OK;
 }

@@ -49,7 +49,8 @@ struct assembly_io {
     int labels;                       /* i32 [batch] */
     int matrix;                       /* [batch, feature_dim] */
     int scalar[ASSEMBLY_MAX_SCALARS]; /* NO_VALUE until assembly_scalar declares it */
-    int loss[STAGE_MAX_LOSSES];       /* exposed loss values */
+    int loss[STAGE_MAX_LOSSES]; /* exposed loss values; NO_VALUE: the graph has not this one */
+    float known_loss[STAGE_MAX_LOSSES]; /* what a loss is that the graph has not */
     int n_losses;
     int rank;                                /* exposed by graph_rank, or NO_VALUE */
     int logits;                              /* exposed [batch, n_logits], or NO_VALUE */

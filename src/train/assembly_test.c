@@ -1,5 +1,5 @@
 /*
- * Assemblies: what trains may be coarse where a back end is, what answers never is.
+ * Assemblies: what trains may be coarse where a back end is, what answers never is; losses that the graph has not.
  */
 #include "train/assembly.h"
 
@@ -118,10 +118,42 @@ static void test_answers_have_precise_features_also_where_training_is_coarse(voi
     }
 }
 
+static enum der_status describe_known_loss(void *self, struct graph *g, struct assembly_io *io)
+{
+    TRY(describe_loss(self, g, io));
+    io->n_losses = 2;
+    io->loss[1] = NO_VALUE;
+    io->known_loss[1] = 0.375f;
+    return DER_OK;
+}
+
+static void test_a_loss_that_is_known_stands_beside_those_of_the_graph(void **state)
+{
+    (void)state;
+    for (const struct backend_ops *const *ops = test_backends(); *ops; ops++) {
+        const float one = 1.0f;
+        struct fixture f;
+        struct assembly_cache cache = {0};
+        struct assembly *a;
+        float losses[2];
+        open_fixture(&f, (*ops)->name);
+        assert_ok(f.ctx, buffer_write(f.scalars, 0, &one, sizeof one));
+        assemble(&f, &cache, describe_known_loss, &a);
+        for (int i = 0; i < 2; i++)
+            assert_ok(f.ctx, sequence_run(a->sequence));
+        assert_ok(f.ctx, buffer_read(a->losses, 0, losses, sizeof losses));
+        assert_true(losses[0] > 0.0f);
+        assert_true(losses[1] == 0.375f);
+        assembly_cache_fini(&cache);
+        close_fixture(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers_have_precise_features_also_where_training_is_coarse),
+        cmocka_unit_test(test_a_loss_that_is_known_stands_beside_those_of_the_graph),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

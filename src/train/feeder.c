@@ -149,11 +149,8 @@ enum der_status feeder_new(struct der_ctx *ctx, const struct feeder_options *opt
     return DER_OK;
 }
 
-void feeder_free(struct feeder *feeder)
+void feeder_forget(struct feeder *feeder)
 {
-    if (!feeder)
-        return;
-    struct mem *mem = &feeder->ctx->mem;
     for (int i = 0; i < feeder->n_courses; i++) {
         sequence_free(feeder->courses[i].sequence);
         sequence_free(feeder->courses[i].first);
@@ -161,6 +158,15 @@ void feeder_free(struct feeder *feeder)
         program_free(feeder->courses[i].feed);
         program_free(feeder->courses[i].tally);
     }
+    feeder->n_courses = 0;
+}
+
+void feeder_free(struct feeder *feeder)
+{
+    if (!feeder)
+        return;
+    struct mem *mem = &feeder->ctx->mem;
+    feeder_forget(feeder);
     struct buffer *buffers[] = {feeder->levels, feeder->order_there, feeder->table,
                                 feeder->clock,  feeder->clock_ahead, feeder->losses,
                                 feeder->ranks,  feeder->features};

@@ -49,10 +49,13 @@ struct feeder_options {
 
 struct feeder;
 
-/* Caller frees with feeder_free, before the programs it ran. */
+/* Caller frees with feeder_free, before the programs it ran (or after feeder_forget). */
 NODISCARD enum der_status feeder_new(struct der_ctx *ctx, const struct feeder_options *options,
                                      struct feeder **out);
 void feeder_free(struct feeder *feeder);
+
+/* Lets go of the programs that it ran, between epochs: others may come in their places. */
+void feeder_forget(struct feeder *feeder);
 
 /* Batches of an epoch, and images, those that will be left out counted. */
 int64_t feeder_batches(const struct feeder *feeder);

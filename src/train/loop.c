@@ -158,6 +158,8 @@ static enum der_status begin_epoch(struct run *run, const struct moment *now)
     for (int i = 0; i < stage->n_losses; i++)
         run->losses[i] = 0.0;
     run->images = run->correct = run->ranked = run->added = 0;
+    if (stage->ops->renews && stage->ops->renews(stage->self, now->epoch))
+        feeder_forget(run->feeder);
     if (stage->ops->epoch)
         TRY(stage->ops->epoch(stage->self, now->epoch));
     fill_scalars(run, *now);

@@ -26,6 +26,8 @@ struct moment {
 struct stage_ops {
     /* Compiled at the first call for a batch size. */
     NODISCARD enum der_status (*program)(void *self, int batch, struct stage_program *out);
+    /* Will `epoch` throw away what was compiled? The loop lets go of it before; NULL: never. */
+    bool (*renews)(const void *self, int epoch);
     /* At the start of an epoch; NULL: nothing to do. */
     NODISCARD enum der_status (*epoch)(void *self, int epoch);
     /* After the last iteration of an epoch, before it is reported; NULL: nothing to do. */

@@ -192,29 +192,41 @@ static void test_an_epoch_that_cannot_be_written_down_ends_training(void **state
     supervised_free(model);
 }
 
-static void train_bytes(struct fixture *f, int loader_threads, float *head)
+static void train_bytes(struct fixture *f, int loader_threads, bool renews, float *head)
 {
     struct supervised *model = new_model(f);
     struct loader_options train = data_of(f, DATA_TRAIN);
     struct schedule schedule = schedule_of(0.05, 6);
     train.threads = loader_threads;
+    model->renews = renews;
     assert_ok(f->ctx, supervised_train(model, "test", &schedule, &train, NULL));
     assert_ok(f->ctx, param_read(model->head, 0, head));
     supervised_free(model);
 }
 
-static void test_runs_repeat_to_the_byte_with_any_number_of_loaders(void **state)
+/* Trains as it should be and in another way, which must make no difference. */
+static void compare_with(struct fixture *f, int loader_threads, bool renews)
 {
-    struct fixture *f = *state;
     struct resnet_spec spec;
     float a[CLASSES * 64];
     float b[CLASSES * 64];
     assert_ok(f->ctx, resnet_spec_init(f->ctx, &spec, "resnet18-cifar", 3, SIZE, SIZE, 0.1));
     size_t bytes = CLASSES * (size_t)resnet_feature_dim(&spec) * sizeof(float);
     assert_true(bytes <= sizeof a);
-    train_bytes(f, 0, a);
-    train_bytes(f, 3, b);
+    train_bytes(f, 0, false, a);
+    train_bytes(f, loader_threads, renews, b);
     assert_memory_equal(a, b, bytes);
+}
+
+static void test_runs_repeat_to_the_byte_with_any_number_of_loaders(void **state)
+{
+    compare_with(*state, 3, false);
+}
+
+/* Six epochs with two batch sizes each: more programs than a feeder holds, some in the places of others. */
+static void test_programs_may_be_made_anew_between_epochs(void **state)
+{
+    compare_with(*state, 0, true);
 }
 
 static void test_empty_views_are_refused(void **state)
@@ -240,6 +252,7 @@ int main(void)
         TEST(test_a_request_ends_training_cleanly),
         TEST(test_an_epoch_that_cannot_be_written_down_ends_training),
         TEST(test_runs_repeat_to_the_byte_with_any_number_of_loaders),
+        TEST(test_programs_may_be_made_anew_between_epochs),
         TEST(test_empty_views_are_refused),
     };
     if (!test_backend_is_here())

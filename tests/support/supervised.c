@@ -88,7 +88,25 @@ static void fill_scalars(void *self, const struct moment *now, float *scalars)
     scalars[SCALAR_ONE] = 1.0f;
 }
 
-static const struct stage_ops TRAINING = {.program = training_program, .scalars = fill_scalars};
+static bool renews(const void *self, int epoch)
+{
+    const struct supervised *model = self;
+    (void)epoch;
+    return model->renews;
+}
+
+static enum der_status begin_epoch(void *self, int epoch)
+{
+    struct supervised *model = self;
+    if (renews(self, epoch)) {
+        assembly_cache_fini(&model->training);
+        desks_fini(&model->desks);
+    }
+    return DER_OK;
+}
+
+static const struct stage_ops TRAINING = {
+    .program = training_program, .renews = renews, .epoch = begin_epoch, .scalars = fill_scalars};
 static const struct stage_ops TESTING = {.program = testing_program};
 
 static enum der_status build(struct supervised *model)

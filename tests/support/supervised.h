@@ -25,6 +25,7 @@ struct supervised {
     struct assembly_cache training; /* by batch size */
     struct assembly_cache testing;
     struct resident *resident; /* borrowed; NULL: batches come from the host */
+    bool renews;               /* programs are compiled anew for every epoch */
 };
 
 /* Builds and initialises; nothing is compiled yet. */
