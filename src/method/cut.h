@@ -2,7 +2,7 @@
  * Training goes on in the network that hard masks leave.
  *
  * A channel with mask 0 gives zeros and gets no gradient: behind hard masks the whole network and the one
- * without these channels compute the same and learn the same, but the small one takes a fraction of the time. So
+ * without these channels compute the same and learn the same, but the small one does without most of the arithmetic. So
  * when its masks harden an objective is cut, and when the step ends what was learnt returns to the whole network,
  * which the next step starts from.
  */
