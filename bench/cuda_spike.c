@@ -19,26 +19,26 @@
 
 struct layer {
     const char *name;
-    int64_t c, size, k, kernel, stride;
+    struct spike_layer conv;
 };
 
 /* ResNet-18 for 32x32 pictures, then stems and odd widths. */
 static const struct layer LAYERS[] = {
-    {"stem 3", 3, 32, 64, 3, 1},    {"stem 8", 8, 32, 64, 3, 1},
-    {"stage1", 64, 32, 64, 3, 1},   {"down2", 64, 32, 128, 3, 2},
-    {"short2", 64, 32, 128, 1, 2},  {"stage2", 128, 16, 128, 3, 1},
-    {"down3", 128, 16, 256, 3, 2},  {"short3", 128, 16, 256, 1, 2},
-    {"stage3", 256, 8, 256, 3, 1},  {"down4", 256, 8, 512, 3, 2},
-    {"short4", 256, 8, 512, 1, 2},  {"stage4", 512, 4, 512, 3, 1},
-    {"odd 33", 33, 32, 33, 3, 1},   {"odd 40", 40, 32, 40, 3, 1},
-    {"thin 16", 16, 32, 16, 3, 1},  {"pruned 24", 24, 32, 24, 3, 1},
-    {"pruned 72", 72, 8, 72, 3, 1}, {"pruned 144", 144, 4, 144, 3, 1},
-    {"w32@32", 32, 32, 32, 3, 1},   {"w48@32", 48, 32, 48, 3, 1},
-    {"w24@16", 24, 16, 24, 3, 1},   {"w32@16", 32, 16, 32, 3, 1},
-    {"w40@16", 40, 16, 40, 3, 1},   {"w64@16", 64, 16, 64, 3, 1},
-    {"w96@8", 96, 8, 96, 3, 1},     {"w128@8", 128, 8, 128, 3, 1},
-    {"w64@8", 64, 8, 64, 3, 1},     {"w160@4", 160, 4, 160, 3, 1},
-    {"w192@4", 192, 4, 192, 3, 1},  {"w256@4", 256, 4, 256, 3, 1},
+    {"stem 3", {3, 32, 64, 3, 1}},    {"stem 8", {8, 32, 64, 3, 1}},
+    {"stage1", {64, 32, 64, 3, 1}},   {"down2", {64, 32, 128, 3, 2}},
+    {"short2", {64, 32, 128, 1, 2}},  {"stage2", {128, 16, 128, 3, 1}},
+    {"down3", {128, 16, 256, 3, 2}},  {"short3", {128, 16, 256, 1, 2}},
+    {"stage3", {256, 8, 256, 3, 1}},  {"down4", {256, 8, 512, 3, 2}},
+    {"short4", {256, 8, 512, 1, 2}},  {"stage4", {512, 4, 512, 3, 1}},
+    {"odd 33", {33, 32, 33, 3, 1}},   {"odd 40", {40, 32, 40, 3, 1}},
+    {"thin 16", {16, 32, 16, 3, 1}},  {"pruned 24", {24, 32, 24, 3, 1}},
+    {"pruned 72", {72, 8, 72, 3, 1}}, {"pruned 144", {144, 4, 144, 3, 1}},
+    {"w32@32", {32, 32, 32, 3, 1}},   {"w48@32", {48, 32, 48, 3, 1}},
+    {"w24@16", {24, 16, 24, 3, 1}},   {"w32@16", {32, 16, 32, 3, 1}},
+    {"w40@16", {40, 16, 40, 3, 1}},   {"w64@16", {64, 16, 64, 3, 1}},
+    {"w96@8", {96, 8, 96, 3, 1}},     {"w128@8", {128, 8, 128, 3, 1}},
+    {"w64@8", {64, 8, 64, 3, 1}},     {"w160@4", {160, 4, 160, 3, 1}},
+    {"w192@4", {192, 4, 192, 3, 1}},  {"w256@4", {256, 4, 256, 3, 1}},
 };
 
 static const struct kind {
@@ -95,6 +95,24 @@ double spike_measure(struct spike *s, const struct spike_work *work, int beside)
     return us < 0.0 ? us : us / (LAUNCHES * beside);
 }
 
+struct cuda_conv_shape spike_shape(const struct spike *s, const struct spike_layer *layer,
+                                   enum cuda_type type)
+{
+    const int64_t out = (layer->size - 1) / layer->stride + 1;
+    return (struct cuda_conv_shape){.n = s->batch,
+                                    .c = layer->c,
+                                    .h = layer->size,
+                                    .w = layer->size,
+                                    .k = layer->k,
+                                    .r = layer->kernel,
+                                    .s = layer->kernel,
+                                    .out_h = out,
+                                    .out_w = out,
+                                    .stride = layer->stride,
+                                    .pad = layer->kernel / 2,
+                                    .type = type};
+}
+
 bool spike_launch_plan(struct spike *s, const struct spike_work *work, int branch)
 {
     const struct dnn_pointers pointers = {.image = spike_memory(s, SPIKE_IMAGE, branch),
@@ -109,21 +127,9 @@ bool spike_launch_plan(struct spike *s, const struct spike_work *work, int branc
 static void show(struct spike *s, const struct layer *layer, const struct kind *kind,
                  const struct numbers *numbers)
 {
-    const int64_t out = (layer->size - 1) / layer->stride + 1;
     const struct dnn_conv conv = {
         .pass = kind->pass,
-        .shape = {.n = s->batch,
-                  .c = layer->c,
-                  .h = layer->size,
-                  .w = layer->size,
-                  .k = layer->k,
-                  .r = layer->kernel,
-                  .s = layer->kernel,
-                  .out_h = out,
-                  .out_w = out,
-                  .stride = layer->stride,
-                  .pad = layer->kernel / 2,
-                  .type = numbers->type},
+        .shape = spike_shape(s, &layer->conv, numbers->type),
         .d_weights_type = kind->d_weights_type,
         .tensor_cores = numbers->tensor_cores,
         .bias = kind->bias,
@@ -139,8 +145,9 @@ static void show(struct spike *s, const struct layer *layer, const struct kind *
     double planned = 1e3 * (clock_seconds() - since);
     if (n == 0)
         printf("%-10s %-14s %-5s no engine\n", layer->name, kind->name, numbers->name);
-    double flops = 2.0 * (double)(s->batch * out * out * layer->k * layer->c) *
-                   (double)(layer->kernel * layer->kernel);
+    const struct cuda_conv_shape *shape = &conv.shape;
+    double flops = 2.0 * (double)(shape->n * shape->out_h * shape->out_w * shape->k * shape->c) *
+                   (double)(shape->r * shape->s);
     for (int i = 0; i < n; i++) {
         const struct spike_work work = {.launch = spike_launch_plan, .user = plans[i]};
         bool fits = plans[i]->workspace <= spike_size(SPIKE_WORKSPACE);

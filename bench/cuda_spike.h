@@ -28,6 +28,13 @@ struct spike {
     int batch, n_engines;
 };
 
+/* A square convolution. */
+struct spike_layer {
+    int64_t c, size, k, kernel, stride;
+};
+struct cuda_conv_shape spike_shape(const struct spike *s, const struct spike_layer *layer,
+                                   enum cuda_type type);
+
 /* Something to be launched. */
 struct spike_work {
     bool (*launch)(struct spike *s, const struct spike_work *work, int branch);

@@ -24,32 +24,32 @@ enum { TRAINED = 1U << FORWARD | 1U << D_SRC | 1U << D_WEIGHTS, FROZEN = 1U << F
 
 /* The modified ResNet-32, then what is left of a ResNet-18 when it is pruned. */
 static const struct thin_layer {
-    int64_t c, size, k, kernel, stride;
+    struct spike_layer conv;
     unsigned passes;
 } LAYERS[] = {
-    {16, 32, 16, 3, 1, TRAINED | FROZEN},
-    {16, 32, 32, 3, 2, TRAINED | FROZEN},
-    {16, 32, 32, 1, 2, TRAINED | FROZEN},
-    {32, 16, 32, 3, 1, TRAINED | FROZEN},
-    {32, 16, 64, 3, 2, TRAINED | FROZEN},
-    {32, 16, 64, 1, 2, TRAINED | FROZEN},
-    {64, 8, 64, 3, 1, TRAINED | FROZEN},
-    {32, 32, 32, 3, 1, TRAINED | FROZEN},
-    {32, 32, 48, 3, 2, FROZEN},
-    {32, 32, 48, 1, 2, FROZEN},
-    {48, 16, 48, 3, 1, FROZEN},
-    {48, 16, 80, 3, 2, FROZEN},
-    {48, 16, 80, 1, 2, FROZEN},
-    {80, 8, 80, 3, 1, FROZEN},
-    {80, 8, 160, 3, 2, FROZEN},
-    {80, 8, 160, 1, 2, FROZEN},
-    {144, 4, 144, 3, 1, FROZEN},
-    {160, 4, 160, 3, 1, FROZEN},
-    {48, 32, 48, 3, 1, FROZEN},
-    {64, 16, 64, 3, 1, FROZEN},
-    {96, 8, 96, 3, 1, FROZEN},
-    {64, 32, 64, 3, 1, FROZEN | TRAINED},
-    {128, 16, 128, 3, 1, FROZEN},
+    {{16, 32, 16, 3, 1}, TRAINED | FROZEN},
+    {{16, 32, 32, 3, 2}, TRAINED | FROZEN},
+    {{16, 32, 32, 1, 2}, TRAINED | FROZEN},
+    {{32, 16, 32, 3, 1}, TRAINED | FROZEN},
+    {{32, 16, 64, 3, 2}, TRAINED | FROZEN},
+    {{32, 16, 64, 1, 2}, TRAINED | FROZEN},
+    {{64, 8, 64, 3, 1}, TRAINED | FROZEN},
+    {{32, 32, 32, 3, 1}, TRAINED | FROZEN},
+    {{32, 32, 48, 3, 2}, FROZEN},
+    {{32, 32, 48, 1, 2}, FROZEN},
+    {{48, 16, 48, 3, 1}, FROZEN},
+    {{48, 16, 80, 3, 2}, FROZEN},
+    {{48, 16, 80, 1, 2}, FROZEN},
+    {{80, 8, 80, 3, 1}, FROZEN},
+    {{80, 8, 160, 3, 2}, FROZEN},
+    {{80, 8, 160, 1, 2}, FROZEN},
+    {{144, 4, 144, 3, 1}, FROZEN},
+    {{160, 4, 160, 3, 1}, FROZEN},
+    {{48, 32, 48, 3, 1}, FROZEN},
+    {{64, 16, 64, 3, 1}, FROZEN},
+    {{96, 8, 96, 3, 1}, FROZEN},
+    {{64, 32, 64, 3, 1}, FROZEN | TRAINED},
+    {{128, 16, 128, 3, 1}, FROZEN},
 };
 
 struct trial {
@@ -386,20 +386,7 @@ static void print_dnn(struct spike *s, const struct trial *t)
 
 static struct trial trial_of(const struct spike *s, const struct thin_layer *layer, enum pass pass)
 {
-    const int64_t out = (layer->size - 1) / layer->stride + 1;
-    return (struct trial){.pass = pass,
-                          .shape = {.n = s->batch,
-                                    .c = layer->c,
-                                    .h = layer->size,
-                                    .w = layer->size,
-                                    .k = layer->k,
-                                    .r = layer->kernel,
-                                    .s = layer->kernel,
-                                    .out_h = out,
-                                    .out_w = out,
-                                    .stride = layer->stride,
-                                    .pad = layer->kernel / 2,
-                                    .type = CUDA_BF16}};
+    return (struct trial){.pass = pass, .shape = spike_shape(s, &layer->conv, CUDA_BF16)};
 }
 
 static void try_layer(struct spike *s, const struct thin_layer *layer, enum pass pass,
@@ -409,9 +396,9 @@ static void try_layer(struct spike *s, const struct thin_layer *layer, enum pass
     void *host[3] = {malloc(bytes_of(&t)), malloc(bytes_of(&t)), malloc(bytes_of(&t))};
     all->n = 0;
     if (host[0] && host[1] && host[2] && run_plain(s, &t) && fetch(s, &t, host[2])) {
-        printf("%3d -> %3d %2dx%d %dx%d /%d %-14s", (int)layer->c, (int)layer->k, (int)layer->size,
-               (int)layer->size, (int)layer->kernel, (int)layer->kernel, (int)layer->stride,
-               PASS_NAMES[pass]);
+        printf("%3d -> %3d %2dx%d %dx%d /%d %-14s", (int)layer->conv.c, (int)layer->conv.k,
+               (int)layer->conv.size, (int)layer->conv.size, (int)layer->conv.kernel,
+               (int)layer->conv.kernel, (int)layer->conv.stride, PASS_NAMES[pass]);
         print_dnn(s, &t);
         try_rule(all, s, t, host[2], host);
         if (pass == D_WEIGHTS)

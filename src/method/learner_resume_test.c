@@ -1,12 +1,10 @@
 /*
  * A step that is continued from any of its epochs ends with the same bits as one that was never interrupted.
  */
-#include "config/preset.h"
-#include "config/override.h"
-#include "data/defaults.h"
-#include "method/learner.h"
 #include "method/masks.h"
 #include "store/exemplar_file.h"
+#include "config/override.h"
+#include "support/learner_data.h"
 #include "support/scratch.h"
 #include "support/test_backend.h"
 #include "support/test_ctx.h"
@@ -15,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CLASSES = 4, PER_STEP = 2, SIZE = 12, EPOCHS = 5, HEAD_EPOCHS = 3 };
+enum { CLASSES = 4, PER_STEP = 2, EPOCHS = 5, HEAD_EPOCHS = 3 };
 
 static const char *const NAMES[CLASSES] = {"a", "b", "c", "d"};
 
@@ -26,13 +24,8 @@ static const char *const SETTINGS[] = {"memory=12",      "batch=16",        "epo
                                        "step_classes=2", "mask_inherit=1"};
 
 struct fixture {
-    struct der_ctx *ctx;
-    struct backend *be;
+    struct learner_data data;
     struct scratch scratch;
-    struct dataset *set;
-    struct class_order *order;
-    struct data_view *train, *test;
-    struct learner_options options;
     struct incremental *no_tests;
     double measured[8];
     int n_saved; /* states written: scratch/0, scratch/1 ... */
@@ -49,39 +42,17 @@ static enum der_status keep(void *user, const struct stage_point *point)
                               .metrics = f->no_tests,
                               .representation = f->measured,
                               .reference = f->measured + 4};
-    return state_write(f->ctx, NULL, scratch_path(&f->scratch, name), &state);
-}
-
-static void open_data(struct fixture *f)
-{
-    const int32_t natural[CLASSES] = {0, 1, 2, 3};
-    assert_ok(f->ctx,
-              dataset_open(f->ctx, "synth:classes=4,train=20,test=5,size=12,seed=1", &f->set));
-    assert_ok(f->ctx, order_from_array(f->ctx, "test", natural, CLASSES, &f->order));
-    assert_ok(f->ctx,
-              view_classes(f->ctx, &f->set->part[DATA_TRAIN], f->order, 0, CLASSES, &f->train));
-    assert_ok(f->ctx,
-              view_classes(f->ctx, &f->set->part[DATA_TEST], f->order, 0, CLASSES, &f->test));
+    return state_write(f->data.ctx, NULL, scratch_path(&f->scratch, name), &state);
 }
 
 static int set_up(void **state)
 {
     static struct fixture f;
-    f = (struct fixture){.ctx = test_ctx_new(1)};
+    f = (struct fixture){0};
     scratch_init(&f.scratch);
-    assert_ok(f.ctx, backend_open(f.ctx, test_backend(), NULL, &f.be));
-    assert_ok(f.ctx, incremental_new(f.ctx, &f.no_tests));
-    open_data(&f);
-    f.options = (struct learner_options){.set = f.set,
-                                         .train = f.train,
-                                         .test = f.test,
-                                         .test_split = DATA_TEST,
-                                         .n_classes = CLASSES,
-                                         .loader_threads = 1};
-    assert_ok(f.ctx,
-              resnet_spec_init(f.ctx, &f.options.spec, "resnet18-cifar", 3, SIZE, SIZE, 0.08));
-    assert_ok(f.ctx, augment_defaults(f.set, true, &f.options.train_augment));
-    assert_ok(f.ctx, augment_defaults(f.set, false, &f.options.test_augment));
+    learner_data_open(&f.data, test_backend(), "synth:classes=4,train=20,test=5,size=12,seed=1",
+                      0.08);
+    assert_ok(f.data.ctx, incremental_new(f.data.ctx, &f.no_tests));
     *state = &f;
     return 0;
 }
@@ -90,31 +61,23 @@ static int tear_down(void **state)
 {
     struct fixture *f = *state;
     incremental_free(f->no_tests);
-    view_free(f->train);
-    view_free(f->test);
-    order_free(f->order);
-    dataset_free(f->set);
-    backend_close(f->be);
+    learner_data_close(&f->data);
     scratch_fini(&f->scratch);
-    test_ctx_free(f->ctx);
     return 0;
 }
 
 static void use_method(struct fixture *f, enum method method)
 {
-    struct config *config = &f->options.config;
-    int n = sizeof SETTINGS / sizeof SETTINGS[0];
-    assert_ok(f->ctx, config_from_preset(f->ctx, "custom", method, config));
-    assert_ok(f->ctx, config_apply(f->ctx, config, SETTINGS, n));
+    learner_data_configure(&f->data, method, SETTINGS, sizeof SETTINGS / sizeof SETTINGS[0]);
     if (method != METHOD_DER)
-        config->target_params = 0;
+        f->data.options.config.target_params = 0;
 }
 
 static struct learner *new_learner(struct fixture *f, int save_every)
 {
     struct learner *learner;
-    f->options.saver = (struct learner_saver){.every = save_every, .save = keep, .user = f};
-    assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
+    f->data.options.saver = (struct learner_saver){.every = save_every, .save = keep, .user = f};
+    assert_ok(f->data.ctx, learner_new(f->data.be, &f->data.options, &learner));
     return learner;
 }
 
@@ -123,9 +86,9 @@ static void save(struct fixture *f, const struct learner *learner, const char *m
                  const char *exemplars)
 {
     struct model parts = learner_model(learner, NAMES);
-    assert_ok(f->ctx, model_write(&parts, NULL, scratch_path(&f->scratch, model)));
-    assert_ok(f->ctx, exemplar_file_write(learner->memory, NAMES, learner->step, NULL,
-                                          scratch_path(&f->scratch, exemplars)));
+    assert_ok(f->data.ctx, model_write(&parts, NULL, scratch_path(&f->scratch, model)));
+    assert_ok(f->data.ctx, exemplar_file_write(learner->memory, NAMES, learner->step, NULL,
+                                               scratch_path(&f->scratch, exemplars)));
 }
 
 /* A learner that knows step 1, from its files alone. */
@@ -134,10 +97,12 @@ static struct learner *restored(struct fixture *f)
     struct learner *learner = new_learner(f, 0);
     struct model *model;
     struct exemplar_file *file;
-    assert_ok(f->ctx, model_load(f->be, NULL, scratch_path(&f->scratch, "model1"), &model));
-    assert_ok(f->ctx, exemplar_file_read(f->ctx, NULL, scratch_path(&f->scratch, "exemplars1"),
-                                         CLASSES, f->set->part[DATA_TRAIN].n, &file));
-    assert_ok(f->ctx, learner_adopt(learner, model, &file->memory));
+    assert_ok(f->data.ctx,
+              model_load(f->data.be, NULL, scratch_path(&f->scratch, "model1"), &model));
+    assert_ok(f->data.ctx,
+              exemplar_file_read(f->data.ctx, NULL, scratch_path(&f->scratch, "exemplars1"),
+                                 CLASSES, f->data.set->part[DATA_TRAIN].n, &file));
+    assert_ok(f->data.ctx, learner_adopt(learner, model, &file->memory));
     exemplar_file_free(file);
     model_free(model);
     return learner;
@@ -149,33 +114,33 @@ static void assert_same_file(struct fixture *f, const char *a, const char *b)
     const char *names[2] = {a, b};
     struct fault fault;
     for (int i = 0; i < 2; i++)
-        assert_int_equal(file_read(&f->ctx->mem, NULL, scratch_path(&f->scratch, names[i]), 1 << 24,
-                                   &bytes[i], &fault),
+        assert_int_equal(file_read(&f->data.ctx->mem, NULL, scratch_path(&f->scratch, names[i]),
+                                   1 << 24, &bytes[i], &fault),
                          DER_OK);
     assert_int_equal(bytes[0].size, bytes[1].size);
     assert_memory_equal(bytes[0].data, bytes[1].data, bytes[0].size);
-    file_bytes_free(&f->ctx->mem, &bytes[0]);
-    file_bytes_free(&f->ctx->mem, &bytes[1]);
+    file_bytes_free(&f->data.ctx->mem, &bytes[0]);
+    file_bytes_free(&f->data.ctx->mem, &bytes[1]);
 }
 
 static void assert_same_set(struct fixture *f, const struct param_set *a, const struct param_set *b)
 {
     size_t bytes = a->values->bytes;
-    void *x = mem_alloc(&f->ctx->mem, bytes, 1);
-    void *y = mem_alloc(&f->ctx->mem, bytes, 1);
-    assert_ok(f->ctx, buffer_read(a->values, 0, x, bytes));
-    assert_ok(f->ctx, buffer_read(b->values, 0, y, bytes));
+    void *x = mem_alloc(&f->data.ctx->mem, bytes, 1);
+    void *y = mem_alloc(&f->data.ctx->mem, bytes, 1);
+    assert_ok(f->data.ctx, buffer_read(a->values, 0, x, bytes));
+    assert_ok(f->data.ctx, buffer_read(b->values, 0, y, bytes));
     assert_memory_equal(x, y, bytes);
-    mem_free(&f->ctx->mem, x);
-    mem_free(&f->ctx->mem, y);
+    mem_free(&f->data.ctx->mem, x);
+    mem_free(&f->data.ctx->mem, y);
 }
 
 /* What the next step starts from. */
 static void assert_same_last(struct fixture *f, const struct learner *a, const struct learner *b)
 {
     assert_same_set(f, a->last_full->params, b->last_full->params);
-    assert_int_equal(a->last_masks != NULL, f->options.config.prune);
-    assert_int_equal(b->last_masks != NULL, f->options.config.prune);
+    assert_int_equal(a->last_masks != NULL, f->data.options.config.prune);
+    assert_int_equal(b->last_masks != NULL, f->data.options.config.prune);
     if (a->last_masks)
         assert_same_set(f, a->last_masks, b->last_masks);
 }
@@ -183,28 +148,28 @@ static void assert_same_last(struct fixture *f, const struct learner *a, const s
 /* The newest extractor is what pruning leaves of the one at full width, also where it was cut long before the end. */
 static void assert_full_holds_newest(struct fixture *f, const struct learner *learner)
 {
-    const struct resnet_spec *spec = &f->options.spec;
+    const struct resnet_spec *spec = &f->data.options.spec;
     const struct extractor *newest = learner->extractors[learner->n_extractors - 1];
     struct extractor *pruned;
     struct kept kept;
     if (!learner->last_masks)
         return;
-    assert_ok(f->ctx, masks_kept(learner->last_masks, spec, &kept));
-    assert_ok(f->ctx, extractor_new(f->be, &newest->spec, &pruned));
-    assert_ok(f->ctx, prune_params(spec, &kept, learner->last_full->params, pruned->params));
+    assert_ok(f->data.ctx, masks_kept(learner->last_masks, spec, &kept));
+    assert_ok(f->data.ctx, extractor_new(f->data.be, &newest->spec, &pruned));
+    assert_ok(f->data.ctx, prune_params(spec, &kept, learner->last_full->params, pruned->params));
     assert_same_set(f, pruned->params, newest->params);
     extractor_free(pruned);
-    kept_fini(f->ctx, &kept);
+    kept_fini(f->data.ctx, &kept);
 }
 
 /* Learns two steps with a save after every epoch of the second, then that step again from each of them. */
 static void check_every_epoch(struct fixture *f, int n_expected)
 {
     struct learner *whole = new_learner(f, 0);
-    assert_ok(f->ctx, learner_step(whole, PER_STEP, NULL));
+    assert_ok(f->data.ctx, learner_step(whole, PER_STEP, NULL));
     save(f, whole, "model1", "exemplars1");
     whole->options.saver.every = 1;
-    assert_ok(f->ctx, learner_step(whole, PER_STEP, NULL));
+    assert_ok(f->data.ctx, learner_step(whole, PER_STEP, NULL));
     save(f, whole, "model2", "exemplars2");
     assert_full_holds_newest(f, whole);
     assert_int_equal(f->n_saved, n_expected);
@@ -213,8 +178,9 @@ static void check_every_epoch(struct fixture *f, int n_expected)
         char name[16];
         (void)snprintf(name, sizeof name, "%d", i);
         struct learner *learner = restored(f);
-        assert_ok(f->ctx, state_open(f->ctx, NULL, scratch_path(&f->scratch, name), &from));
-        assert_ok(f->ctx, learner_resume_step(learner, PER_STEP, from, NULL));
+        assert_ok(f->data.ctx,
+                  state_open(f->data.ctx, NULL, scratch_path(&f->scratch, name), &from));
+        assert_ok(f->data.ctx, learner_resume_step(learner, PER_STEP, from, NULL));
         state_close(from);
         save(f, learner, "model", "exemplars");
         assert_same_file(f, "model", "model2");
@@ -241,8 +207,8 @@ static void test_der_goes_on_whenever_masks_harden(void **state)
         {"hard_epoch=5"}, {"hard_epoch=0"}, {"hard_epoch=1", "mask_choice=random"}};
     for (int i = 0; i < 3; i++) {
         use_method(f, METHOD_DER);
-        assert_ok(f->ctx,
-                  config_apply(f->ctx, &f->options.config, settings[i], settings[i][1] ? 2 : 1));
+        assert_ok(f->data.ctx, config_apply(f->data.ctx, &f->data.options.config, settings[i],
+                                            settings[i][1] ? 2 : 1));
         f->n_saved = 0;
         check_every_epoch(f, EPOCHS + HEAD_EPOCHS);
     }
@@ -268,13 +234,13 @@ static void test_a_state_past_the_last_epoch_is_refused(void **state)
     struct state_file *from;
     use_method(f, METHOD_JOINT);
     struct learner *learner = new_learner(f, 1);
-    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    assert_ok(f->data.ctx, learner_step(learner, PER_STEP, NULL));
     learner_free(learner);
-    f->options.config.first.epochs = EPOCHS - 1;
+    f->data.options.config.first.epochs = EPOCHS - 1;
     learner = new_learner(f, 0);
-    assert_ok(f->ctx, state_open(f->ctx, NULL, scratch_path(&f->scratch, "4"), &from));
+    assert_ok(f->data.ctx, state_open(f->data.ctx, NULL, scratch_path(&f->scratch, "4"), &from));
     assert_int_equal(learner_resume_step(learner, PER_STEP, from, NULL), DER_FORMAT);
-    assert_non_null(strstr(f->ctx->error, "epoch 5 of a stage that has 4"));
+    assert_non_null(strstr(f->data.ctx->error, "epoch 5 of a stage that has 4"));
     state_close(from);
     learner_free(learner);
 }
@@ -304,9 +270,9 @@ static void test_the_hard_phase_tells_what_the_masks_keep(void **state)
     struct learner *learner = new_learner(f, 0);
     struct sizes sizes = {.learner = learner};
     struct train_hooks hooks = {.epoch_done = note_sizes, .user = &sizes};
-    assert_ok(f->ctx, learner_step(learner, PER_STEP, &hooks));
+    assert_ok(f->data.ctx, learner_step(learner, PER_STEP, &hooks));
     const struct resnet_spec *left = &learner->extractors[0]->spec;
-    double share = pruned_share(&f->options.spec, left);
+    double share = pruned_share(&f->data.options.spec, left);
     assert_true(share < 1.0);
     for (int epoch = HARD; epoch < EPOCHS; epoch++) {
         assert_int_equal(sizes.kept[epoch], resnet_count_params(left));

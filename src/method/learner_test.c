@@ -4,35 +4,19 @@
 /* labels: long */
 #include "config/override.h"
 #include "config/preset.h"
-#include "data/defaults.h"
 #include "method/probe.h"
+#include "support/learner_data.h"
 #include "support/test_backend.h"
 #include "support/test_ctx.h"
 
-enum { STEPS = 2, PER_STEP = 2, CLASSES = STEPS * PER_STEP, SIZE = 16 };
-
-struct fixture {
-    struct der_ctx *ctx;
-    struct backend *be;
-    struct dataset *set;
-    struct class_order *order;
-    struct data_view *train, *test;
-    struct learner_options options;
-};
+enum { STEPS = 2, PER_STEP = 2, CLASSES = STEPS * PER_STEP };
 
 /* The published recipe, squeezed into a few epochs of a tiny network; with so few iterations the masks have
  * to move faster, and less pressure leaves enough of it to learn whatever the seed. */
-static struct config short_config(struct der_ctx *ctx)
-{
-    static const char *const settings[] = {"memory=40",   "batch=20",      "test_batch=80",
-                                           "lr=0.02",     "mask_gain=50",  "epochs=24",
-                                           "seed=5",      "temperature=1", "classifier_epochs=12",
-                                           "lambda_s=0.3"};
-    struct config config;
-    assert_ok(ctx, config_from_preset(ctx, "custom", METHOD_DER, &config));
-    assert_ok(ctx, config_apply(ctx, &config, settings, sizeof settings / sizeof settings[0]));
-    return config;
-}
+static const char *const SETTINGS[] = {"memory=40",   "batch=20",      "test_batch=80",
+                                       "lr=0.02",     "mask_gain=50",  "epochs=24",
+                                       "seed=5",      "temperature=1", "classifier_epochs=12",
+                                       "lambda_s=0.3"};
 
 static void use_method(struct config *config, enum method method)
 {
@@ -42,40 +26,17 @@ static void use_method(struct config *config, enum method method)
 
 static int setup(void **state)
 {
-    static struct fixture f;
-    const int32_t natural[CLASSES] = {0, 1, 2, 3};
-    struct resnet_spec spec;
-    f = (struct fixture){.ctx = test_ctx_new(1)};
-    assert_ok(f.ctx, backend_open(f.ctx, test_backend(), NULL, &f.be));
-    assert_ok(f.ctx,
-              dataset_open(f.ctx, "synth:classes=4,train=100,test=40,size=16,seed=1", &f.set));
-    assert_ok(f.ctx, order_from_array(f.ctx, "test", natural, CLASSES, &f.order));
-    assert_ok(f.ctx, resnet_spec_init(f.ctx, &spec, "resnet18-cifar", 3, SIZE, SIZE, 0.12));
-    assert_ok(f.ctx, view_classes(f.ctx, &f.set->part[DATA_TRAIN], f.order, 0, CLASSES, &f.train));
-    assert_ok(f.ctx, view_classes(f.ctx, &f.set->part[DATA_TEST], f.order, 0, CLASSES, &f.test));
-    f.options = (struct learner_options){.config = short_config(f.ctx),
-                                         .spec = spec,
-                                         .set = f.set,
-                                         .train = f.train,
-                                         .test = f.test,
-                                         .test_split = DATA_TEST,
-                                         .n_classes = CLASSES,
-                                         .loader_threads = 1};
-    assert_ok(f.ctx, augment_defaults(f.set, true, &f.options.train_augment));
-    assert_ok(f.ctx, augment_defaults(f.set, false, &f.options.test_augment));
-    *state = &f;
+    static struct learner_data data;
+    learner_data_open(&data, test_backend(), "synth:classes=4,train=100,test=40,size=16,seed=1",
+                      0.12);
+    learner_data_configure(&data, METHOD_DER, SETTINGS, sizeof SETTINGS / sizeof SETTINGS[0]);
+    *state = &data;
     return 0;
 }
 
 static int teardown(void **state)
 {
-    struct fixture *f = *state;
-    view_free(f->train);
-    view_free(f->test);
-    order_free(f->order);
-    dataset_free(f->set);
-    backend_close(f->be);
-    test_ctx_free(f->ctx);
+    learner_data_close(*state);
     return 0;
 }
 
@@ -100,7 +61,7 @@ static void check_predictions(const struct learner *learner, const struct evalua
     assert_memory_equal(right, result->top1, (size_t)learner->n_classes * sizeof *right);
 }
 
-static double learn_all(struct fixture *f, struct learner *learner)
+static double learn_all(struct learner_data *f, struct learner *learner)
 {
     double top1 = 0.0;
     for (int t = 0; t < STEPS; t++) {
@@ -116,7 +77,7 @@ static double learn_all(struct fixture *f, struct learner *learner)
 
 static void test_der_grows_prunes_and_remembers(void **state)
 {
-    struct fixture *f = *state;
+    struct learner_data *f = *state;
     static const char *const longer[] = {"epochs=40"}; /* with masks everything takes longer */
     struct learner *learner;
     assert_ok(f->ctx, config_apply(f->ctx, &f->options.config, longer, 1));
@@ -139,7 +100,7 @@ static void test_der_grows_prunes_and_remembers(void **state)
 /* One extractor that is trained on: fine-tuning with a memory and the second stage. */
 static void test_without_expansion_one_extractor_goes_on(void **state)
 {
-    struct fixture *f = *state;
+    struct learner_data *f = *state;
     struct learner *learner;
     struct config *config = &f->options.config;
     use_method(config, METHOD_FINETUNE);
@@ -154,7 +115,7 @@ static void test_without_expansion_one_extractor_goes_on(void **state)
 /* The bound sees all images of all classes, in one network of full width. */
 static void test_joint_training_forgets_nothing(void **state)
 {
-    struct fixture *f = *state;
+    struct learner_data *f = *state;
     struct learner *learner;
     struct config *config = &f->options.config;
     use_method(config, METHOD_JOINT);
@@ -168,7 +129,7 @@ static void test_joint_training_forgets_nothing(void **state)
 
 static void test_a_wanted_size_is_met(void **state)
 {
-    struct fixture *f = *state;
+    struct learner_data *f = *state;
     struct learner *learner;
     int64_t full = resnet_count_params(&f->options.spec);
     const int64_t targets[] = {full / 10, full / 3};
@@ -183,7 +144,7 @@ static void test_a_wanted_size_is_met(void **state)
 }
 
 /* Channels that the first of two extractors kept and the second gave up. Masks stay as they are drawn. */
-static int count_given_up(struct fixture *f, const char *inherit)
+static int count_given_up(struct learner_data *f, const char *inherit)
 {
     enum { MOST_CHANNELS = 512 };
     const char *const settings[] = {"epochs=2", "classifier_epochs=1", "mask_gain=0", inherit};
@@ -211,7 +172,7 @@ static int count_given_up(struct fixture *f, const char *inherit)
 
 static void test_masks_lean_towards_what_was_kept(void **state)
 {
-    struct fixture *f = *state;
+    struct learner_data *f = *state;
     assert_true(count_given_up(f, "mask_inherit=0") > 0);
     assert_int_equal(count_given_up(f, "mask_inherit=5"), 0);
 }
@@ -219,7 +180,7 @@ static void test_masks_lean_towards_what_was_kept(void **state)
 /* A^t_{Y_k} restricts the arg-max to two classes, the bound does not: no reading beats its own task. */
 static void test_probes_read_the_representation(void **state)
 {
-    struct fixture *f = *state;
+    struct learner_data *f = *state;
     struct learner *learner;
     struct probe_reading reading;
     struct probe_reference reference;
@@ -238,7 +199,7 @@ static void test_probes_read_the_representation(void **state)
 }
 
 /* Has one training image lie in a file that is not there; the pixels are handed out, to be put back. */
-static uint8_t *lose_image(struct fixture *f, int64_t lost)
+static uint8_t *lose_image(struct learner_data *f, int64_t lost)
 {
     struct data_part *part = &f->set->part[DATA_TRAIN];
     uint8_t *pixels = part->pixels;
@@ -255,7 +216,7 @@ static uint8_t *lose_image(struct fixture *f, int64_t lost)
 /* Features have fewer rows than a class has images; each still belongs to its image. */
 static void test_an_image_that_is_skipped_is_not_remembered(void **state)
 {
-    struct fixture *f = *state;
+    struct learner_data *f = *state;
     static const char *const brief[] = {"epochs=1", "memory=4000", "prune=false"};
     enum { LOST = 7 }; /* of the class with label 0 */
     struct learner *learner;
@@ -280,7 +241,7 @@ static void test_an_image_that_is_skipped_is_not_remembered(void **state)
 
 static void test_steps_are_refused_beyond_the_classes(void **state)
 {
-    struct fixture *f = *state;
+    struct learner_data *f = *state;
     struct learner *learner;
     assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
     assert_int_equal(learner_step(learner, 0, NULL), DER_ARG);

@@ -166,22 +166,16 @@ enum der_status param_read_grad(const struct param_set *set, int index, float *h
                        bytes_of(set, index));
 }
 
-/* Does anything move this parameter on? */
-static bool has_velocity(const struct param_set *set, int index)
-{
-    return set->velocity && set->items[index].role == PARAM_LEARNT;
-}
-
 enum der_status param_write_velocity(struct param_set *set, int index, const float *host)
 {
-    assert(has_velocity(set, index));
+    assert(set->velocity && set->items[index].role == PARAM_LEARNT);
     return buffer_write(set->velocity, set->items[index].offset * sizeof(float), host,
                         bytes_of(set, index));
 }
 
 enum der_status param_read_velocity(const struct param_set *set, int index, float *host)
 {
-    assert(has_velocity(set, index));
+    assert(set->velocity && set->items[index].role == PARAM_LEARNT);
     return buffer_read(set->velocity, set->items[index].offset * sizeof(float), host,
                        bytes_of(set, index));
 }
