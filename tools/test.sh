@@ -164,9 +164,13 @@ build release
 release_built=$?
 build fuzz
 if command -v nvcc >/dev/null; then
-    build cuda --target der_cli
+    # The release build has the back end then, so kernels are not compiled once more for the preset cuda.
+    step "configure cuda" cmake --preset cuda
+    step "back end cuda" bash -c 'build/der --version | grep "back ends .*cuda"'
+    step "programs for cuda" cmake --build --preset release --parallel "$jobs" --target \
+        der_bench der_cuda_spike der_cuda_norm
 else
-    skip "build cuda" "there is no nvcc"
+    skip "back end cuda" "there is no nvcc"
 fi
 
 echo "checks:"

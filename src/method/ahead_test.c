@@ -10,14 +10,14 @@
 enum { STEPS = 3, PER_STEP = 2, MOST_NUMBERS = 4096 };
 
 /* Two full batches and a tail in an epoch. */
-static const char *const SETTINGS[] = {"memory=12", "batch=16", "epochs=3",           "drops=2",
-                                       "lr=0.05",   "seed=3",   "classifier_epochs=1"};
+static const char *const SETTINGS[] = {"memory=12", "batch=8", "epochs=2",           "drops=1",
+                                       "lr=0.05",   "seed=3",  "classifier_epochs=1"};
 
 enum way { STREAMED, HELD, REFUSED, N_WAYS };
 
 static void open_data(struct learner_data *data, const char *backend)
 {
-    learner_data_open(data, backend, "synth:classes=6,train=17,test=4,size=8,seed=1", 0.08);
+    learner_data_open(data, backend, "synth:classes=6,train=9,test=4,size=8,seed=1", 0.08);
     learner_data_configure(data, METHOD_DER, SETTINGS, sizeof SETTINGS / sizeof SETTINGS[0]);
 }
 
