@@ -2,10 +2,10 @@
 # Everything that only a GPU can tell, in one command:
 #
 #     tools/gpu_check.sh [PART...]         all parts, or some: tests train speed sanitize
-#     tools/gpu_check.sh --pack            programs and libraries of a build as build/gpu.tar.gz, for a machine
+#     tools/gpu_check.sh --pack            programs and libraries of a build as build/gpu.tar.xz, for a machine
 #                                          with a GPU that cannot build them
 #
-# Uses build/gpu.tar.gz where there is one, else build/cuda, which is built if need be (DER_BUILD names another
+# Uses build/gpu.tar.xz where there is one, else build/cuda, which is built if need be (DER_BUILD names another
 # folder). Every part has a time limit of its own and the script goes on when one fails; all limits together are
 # under nine minutes. The last thing printed is a table, which is also left in build/gpu_check.md (DER_REPORT
 # names another file), and the logs lie in build/gpu_check. DER_PATIENCE=2 doubles the limits, DER_THREADS=1 has
@@ -14,7 +14,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 build=${DER_BUILD:-build/cuda}
-archive=build/gpu.tar.gz
+archive=build/gpu.tar.xz
 report=${DER_REPORT:-build/gpu_check.md}
 logs=build/gpu_check
 python=${DER_BENCH_PYTHON:-python3}
@@ -46,14 +46,15 @@ pack() {
     ldd "$box"/gpu/tests/* "$box/gpu/der" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
         grep -vE '/(libc|libm|libdl|librt|libpthread|libder|libstdc\+\+|libgcc_s)\.so' | xargs -I{} cp -L {} "$box/gpu/lib/"
     grep '^CMAKE_HOME_DIRECTORY' "$build/CMakeCache.txt" >"$box/gpu/CMakeCache.txt"
-    tar -C "$box" -czf "$archive" gpu && rm -rf "$box" && ls -l "$archive"
+    # All programs hold the same kernels: a dictionary that spans them keeps the archive small.
+    XZ_OPT='--lzma2=preset=1,dict=192MiB' tar -C "$box" -cJf "$archive" gpu && rm -rf "$box" && ls -l "$archive"
 }
 
 find_build() {
     if [ -z "${DER_BUILD:-}" ] && [ -f "$archive" ]; then
         build=build/gpu
         rm -rf "$build"
-        tar -C build -xzf "$archive" || return 1
+        tar -C build -xf "$archive" || return 1
         export LD_LIBRARY_PATH=$root/$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     elif [ ! -x "$build/bench/der_bench" ] || [ ! -x "$build/tests/cuda_predict_test" ]; then
         make_build >"$logs/build.log" 2>&1 || return 1
