@@ -14,12 +14,14 @@ struct bench_options {
     bool training;       /* loss, gradients and update, or folded inference */
     int batch;
     int threads;
-    int n_extractors;             /* compile, der: of the step */
-    const char *part;             /* der: "step", "train" or "frozen" */
-    const char *folder;           /* loader: of JPEG files; NULL: some are made */
-    int side;                     /* loader: longer side of the pictures that are made */
-    int rounds;                   /* loader: turns of both sides */
-    double frozen_width;          /* der: of the frozen extractors */
+    int n_extractors;    /* compile, der: of the step */
+    const char *part;    /* der: "step", "train" or "frozen" */
+    const char *folder;  /* loader: of JPEG files; NULL: some are made */
+    int side;            /* loader: longer side of the pictures that are made */
+    int rounds;          /* loader: turns of both sides */
+    double frozen_width; /* der: of the frozen extractors */
+    const char *widths;  /* der: channels of the trained extractor, layer by layer; NULL: all */
+    const char *frozen_widths;    /* der: of the frozen ones */
     bool masks;                   /* der: channel masks are trained */
     bool together;                /* der: frozen extractors are not a batch ahead */
     enum precision precision;     /* der */

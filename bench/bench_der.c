@@ -18,6 +18,7 @@
 #include "method/objective.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_EXTRACTORS = 64, CLASSES_PER_STEP = 10 };
@@ -225,6 +226,24 @@ static enum der_status serve(struct der_bench *b, const struct bench_options *o)
     return bench_obey(b->sequence ? b->sequence : assembly->sequence, assembly->losses, start_mib);
 }
 
+/* Channels of a pruned network, separated by commas: of the stream stage by stage, then within every block. Without
+ * a list the network stays as it is. */
+static enum der_status set_widths(struct der_ctx *ctx, struct resnet_spec *spec, const char *list)
+{
+    const char *at = list;
+    char *end = NULL;
+    if (!list)
+        return DER_OK;
+    for (int stage = 0; stage < spec->n_stages; stage++, at = *end ? end + 1 : end)
+        spec->stream[stage] = (int)strtol(at, &end, 10);
+    for (int stage = 0; stage < spec->n_stages; stage++)
+        for (int block = 0; block < spec->n_blocks[stage]; block++, at = *end ? end + 1 : end)
+            spec->inner[stage][block] = (int)strtol(at, &end, 10);
+    if (*at != '\0')
+        return ctx_fail(ctx, DER_ARG, "'%s' has more widths than the network", list);
+    return resnet_spec_check(ctx, spec);
+}
+
 static enum der_status open_bench(struct der_bench *b, struct der_ctx *ctx,
                                   const struct bench_options *o)
 {
@@ -232,6 +251,8 @@ static enum der_status open_bench(struct der_bench *b, struct der_ctx *ctx,
     TRY(resnet_spec_init(ctx, &b->spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE, o->width));
     TRY(resnet_spec_init(ctx, &b->frozen_spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE,
                          o->frozen_width));
+    TRY(set_widths(ctx, &b->spec, o->widths));
+    TRY(set_widths(ctx, &b->frozen_spec, o->frozen_widths));
     return backend_open(ctx, o->backend, &options, &b->be);
 }
 

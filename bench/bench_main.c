@@ -4,6 +4,7 @@
  *     der_bench net  [--model NAME] [--infer] [--batch N] [--threads N] [--width X] [--backend NAME]
  *     der_bench step [--extractors N] ...
  *     der_bench der  [--extractors N] [--part step|train|frozen] [--masks] [--frozen-width X]
+ *                    [--widths LIST] [--frozen-widths LIST]
  *                    [--precision f32|tf32|bf16] [--lanes N] [--weights-apart] [--together] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
@@ -20,7 +21,8 @@ static const char USAGE[] =
     "usage: der_bench net|step|der|augment [--model NAME] [--infer] [--batch N] [--threads N]\n"
     "                                      [--width X] [--backend NAME] [--extractors N]\n"
     "                                      [--part step|train|frozen] [--masks]\n"
-    "                                      [--frozen-width X] [--precision f32|tf32|bf16]\n"
+    "                                      [--frozen-width X] [--widths LIST]\n"
+    "                                      [--frozen-widths LIST] [--precision f32|tf32|bf16]\n"
     "                                      [--lanes N] [--weights-apart] [--together]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n"
@@ -101,6 +103,10 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->rounds = number;
         else if (strcmp(argv[i - 1], "--frozen-width") == 0)
             o->frozen_width = strtod(value, NULL);
+        else if (strcmp(argv[i - 1], "--widths") == 0)
+            o->widths = value;
+        else if (strcmp(argv[i - 1], "--frozen-widths") == 0)
+            o->frozen_widths = value;
         else if (strcmp(argv[i - 1], "--lanes") == 0)
             o->tuning.side_streams = number;
         else if (strcmp(argv[i - 1], "--precision") == 0)

@@ -15,10 +15,17 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const SETTINGS[] = {
-    "network=resnet32", "width=0.07",      "step_classes=2",      "epochs=3",
-    "drops=2",          "warmup_epochs=1", "classifier_epochs=2", "batch=8",
-    "memory=8",         "lr=0.02",         "order=seed:1"};
+static const char *const SETTINGS[] = {"network=resnet18-cifar",
+                                       "width=0.06",
+                                       "step_classes=2",
+                                       "epochs=3",
+                                       "drops=2",
+                                       "warmup_epochs=1",
+                                       "classifier_epochs=2",
+                                       "batch=8",
+                                       "memory=8",
+                                       "lr=0.02",
+                                       "order=seed:1"};
 
 /* Epochs after which a run is broken off: in the first step; in the second, where model and exemplars are read
  * back too; and in its second stage, which the first step does not have. */
@@ -153,8 +160,8 @@ static bool is_here(const char *name)
     return false;
 }
 
-/* The epoch of eight iterations at most that follows differs by rounding, in f32 by less than 1e-6 of a loss; bf16
- * rounds to eight bits. */
+/* The epoch of a few iterations that follows differs by rounding, in f32 by less than 2e-6 of a loss; bf16 rounds to
+ * eight bits. A ResNet-32 of this size would part sooner: by up to 5e-5 on `cpu` and `ref`, more with other seeds. */
 static void test_a_run_goes_on_elsewhere_with_the_same_losses(void **state)
 {
     (void)state;
