@@ -231,8 +231,6 @@ NODISCARD enum der_status cuda_derived_find(struct cuda_program *p, const struct
                                             int *out);
 /* Orders the table, once all are known. */
 void cuda_derived_finish(struct cuda_program *p);
-/* Finds those that the update can write itself. */
-NODISCARD enum der_status cuda_derived_keep(struct cuda_program *p);
 /* What a derived weight is, for the current addresses. */
 struct cuda_weights cuda_derived_row(const struct cuda_program *p, int index);
 void cuda_derived_table(struct cuda_program *p);
@@ -244,6 +242,11 @@ NODISCARD enum der_status cuda_derived_refresh_one(struct cuda_program *p, int i
 bool cuda_derived_is_stale(const struct cuda_program *p);
 /* All are up to date with the present versions. */
 void cuda_derived_note(struct cuda_program *p);
+
+/* ---- cuda_update.c ------------------------------------------------------------------------------ */
+
+/* Finds the derived weights that updates can write themselves. */
+NODISCARD enum der_status cuda_update_plan(struct cuda_program *p);
 
 /* ---- cuda_gemm.c -------------------------------------------------------------------------------- */
 

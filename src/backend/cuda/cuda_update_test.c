@@ -81,7 +81,7 @@ static void test_the_update_writes_what_it_changes(void **state)
     struct fixture f;
     int n = 0;
     make(&f);
-    assert_ok(f.ctx, cuda_derived_keep(&f.p));
+    assert_ok(f.ctx, cuda_update_plan(&f.p));
     assert_int_equal(n_kept(&f), f.p.n_derived);
     const struct cuda_step *sgd = &f.p.steps[f.sgd];
     for (int i = 0; i < (sgd->node.n_in - 1) / 3; i++) {
@@ -100,11 +100,11 @@ static void test_weights_in_f32_and_on_request_are_left_alone(void **state)
     struct fixture f;
     make(&f);
     f.p.type = CUDA_F32;
-    assert_ok(f.ctx, cuda_derived_keep(&f.p));
+    assert_ok(f.ctx, cuda_update_plan(&f.p));
     assert_int_equal(n_kept(&f), 0);
     f.p.type = CUDA_BF16;
     f.cuda.weights_apart = true;
-    assert_ok(f.ctx, cuda_derived_keep(&f.p));
+    assert_ok(f.ctx, cuda_update_plan(&f.p));
     assert_int_equal(n_kept(&f), 0);
     drop(&f);
 }
@@ -119,7 +119,7 @@ static void test_what_an_update_does_not_know_is_left_alone(void **state)
     f.p.derived[1].inside = true;
     f.p.derived[2].source[0] = f.p.steps[0].node.in[0];
     f.p.derived[3].shape.area = 1 << 12;
-    assert_ok(f.ctx, cuda_derived_keep(&f.p));
+    assert_ok(f.ctx, cuda_update_plan(&f.p));
     for (int i = 0; i < f.p.n_derived; i++)
         assert_int_equal(f.p.derived[i].kept, i > 3);
     drop(&f);
@@ -138,7 +138,7 @@ static void test_weights_that_are_read_behind_the_update_are_left_alone(void **s
     f.p.steps[f.sgd - 1].node = last;
     f.convs[f.sgd].derived = 1;
     f.p.steps[f.sgd].conv = &f.convs[f.sgd];
-    assert_ok(f.ctx, cuda_derived_keep(&f.p));
+    assert_ok(f.ctx, cuda_update_plan(&f.p));
     for (int i = 0; i < f.p.n_derived; i++)
         assert_int_equal(f.p.derived[i].kept, i != 1);
     drop(&f);
