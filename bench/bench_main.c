@@ -5,7 +5,8 @@
  *     der_bench step [--extractors N] ...
  *     der_bench der  [--extractors N] [--part step|train|frozen] [--masks] [--frozen-width X]
  *                    [--widths LIST] [--frozen-widths LIST]
- *                    [--precision f32|tf32|bf16] [--lanes N] [--weights-apart] [--together] ...
+ *                    [--precision f32|tf32|bf16] [--lanes N] [--weights-apart] [--gradients-apart]
+ *                    [--together] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  *     der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]
@@ -23,7 +24,8 @@ static const char USAGE[] =
     "                                      [--part step|train|frozen] [--masks]\n"
     "                                      [--frozen-width X] [--widths LIST]\n"
     "                                      [--frozen-widths LIST] [--precision f32|tf32|bf16]\n"
-    "                                      [--lanes N] [--weights-apart] [--together]\n"
+    "                                      [--lanes N] [--weights-apart] [--gradients-apart]\n"
+    "                                      [--together]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n"
     "       der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]\n"
@@ -71,6 +73,10 @@ static bool parse(int argc, char **argv, struct bench_options *o)
         }
         if (strcmp(argv[i], "--weights-apart") == 0) {
             o->tuning.weights_apart = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--gradients-apart") == 0) {
+            o->tuning.gradients_apart = true;
             continue;
         }
         if (i + 1 == argc)

@@ -44,8 +44,9 @@ enum precision { PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
 
 /* For measurements and tests: other ways to the same bits. Zero is what is used. */
 struct backend_tuning {
-    int side_streams;   /* cuda: how many programs of a group run side by side */
-    bool weights_apart; /* cuda: the update leaves weights in bf16 to a launch of their own */
+    int side_streams;     /* cuda: how many programs of a group run side by side */
+    bool weights_apart;   /* cuda: the update leaves weights in bf16 to a launch of their own */
+    bool gradients_apart; /* cuda: gradients in bf16 are written out before the update reads them */
 };
 
 struct backend_options {

@@ -151,6 +151,7 @@ static enum der_status compile(const struct assembly_plan *plan, struct assembly
         status = plan->describe(plan->self, g, &io);
     a->trains = io.n_losses > 0;
     g->is_precise = !a->trains;
+    g->hides_gradients = !plan->shows_gradients;
     if (status == DER_OK)
         status = program_compile(plan->be, g, &a->program);
     if (status == DER_OK)

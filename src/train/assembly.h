@@ -65,6 +65,7 @@ struct assembly_plan {
     struct desks *desks;    /* columns of the matrix behind the frozen ones are the described
                                       * graph's */
     bool ahead;             /* frozen extractors are a batch ahead, see struct stage_program */
+    bool shows_gradients;   /* they can be read after a run, which nothing needs but tests */
     struct buffer *scalars; /* [ASSEMBLY_MAX_SCALARS], the stage's */
     void *self;             /* argument of describe */
     NODISCARD enum der_status (*describe)(void *self, struct graph *g, struct assembly_io *io);

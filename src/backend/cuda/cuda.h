@@ -35,7 +35,7 @@ struct cuda_backend {
     size_t shared;            /* bytes of shared memory that a block can have */
     enum precision precision; /* of training */
     bool deterministic;
-    bool weights_apart;
+    bool weights_apart, gradients_apart;
     int n_side; /* streams of `side` that are used */
     cudaStream_t stream;
     cudaStream_t side[CUDA_SIDE_STREAMS];
@@ -61,6 +61,9 @@ struct cuda_value {
     char *data;     /* address of what kernels see, once resolved */
     char *outside;  /* images of the caller: address of the original, once resolved */
     int64_t pitch;  /* matrices: elements from one row to the next, once resolved */
+    /* A gradient of weights that stays inside the program, as this convolution writes it in bf16, whatever it is
+     * bound to; else NULL. */
+    const struct cuda_conv *raw;
 };
 
 enum { DERIVED_SOURCES = 5 }; /* weights, gamma, beta, mean, var */
@@ -77,7 +80,7 @@ struct cuda_derived {
 };
 
 /* A convolution and everything round it. The step's scratch holds the gradient of weights as
- * [k, r, s, c], before it is written out, and cuDNN's workspace. */
+ * [k, r, s, c], before it is written out (unless it stays raw), and cuDNN's workspace. */
 struct cuda_conv {
     struct cuda_conv_shape shape;
     const struct dnn_plan *plan; /* NULL: own kernels */
@@ -131,9 +134,10 @@ struct cuda_program {
     size_t derived_bytes, tables_bytes, n_counters;
     char *tables; /* host side of the tables; in the arena */
     enum precision precision;
-    enum cuda_type type; /* of images inside */
-    bool folded;         /* all its convolutions are CONV2D_AFFINE */
-    bool seldom;         /* kernels that have to be made at run time are not worth it */
+    enum cuda_type type;  /* of images inside */
+    bool folded;          /* all its convolutions are CONV2D_AFFINE */
+    bool seldom;          /* kernels that have to be made at run time are not worth it */
+    bool hides_gradients; /* see graph.hides_gradients */
     bool resolved;
     uint64_t epoch; /* moves whenever addresses have changed */
 };
@@ -170,6 +174,8 @@ NODISCARD enum der_status cuda_sync(struct backend *be);
 NODISCARD enum der_status cuda_compile(struct backend *be, const struct graph *g,
                                        struct program **out);
 void cuda_program_free(struct backend *be, struct program *program);
+/* What a value takes inside the program, where it has memory there. */
+size_t cuda_value_bytes(const struct cuda_program *p, const struct cuda_value *value);
 
 /* ---- cuda_layout.c ------------------------------------------------------------------------------ */
 
@@ -213,6 +219,10 @@ NODISCARD enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_ste
 NODISCARD enum der_status cuda_conv_prefetch(struct cuda_program *p, const struct graph *g);
 /* True when a convolution reads the caller's picture itself, so that no copy inside is needed. */
 bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *node);
+/* The result of a gradient of weights, for which there is a plan, stays raw. Before memory is planned. */
+void cuda_conv_stay_raw(struct cuda_program *p, struct cuda_step *step);
+/* Of a gradient of weights as it is computed: [k, r, s, c] with padding. */
+size_t cuda_conv_raw_bytes(const struct cuda_conv *conv);
 
 /* ---- cuda_thin.c: what the kernels for thin layers serve, and how they cut it up --------------------- */
 
@@ -245,7 +255,7 @@ void cuda_derived_note(struct cuda_program *p);
 
 /* ---- cuda_update.c ------------------------------------------------------------------------------ */
 
-/* Finds the derived weights that updates can write themselves. */
+/* Finds the derived weights that updates can write, and the gradients that they can read as they are computed. */
 NODISCARD enum der_status cuda_update_plan(struct cuda_program *p);
 
 /* ---- cuda_gemm.c -------------------------------------------------------------------------------- */
