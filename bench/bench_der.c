@@ -38,7 +38,8 @@ static const float FROZEN_GAMMA = 0.2f;
 
 struct der_bench {
     struct backend *be;
-    struct resnet_spec spec, frozen_spec;
+    struct resnet_spec spec;
+    struct resnet_spec frozen_specs[MAX_EXTRACTORS];
     int n_frozen, n_classes;
     struct extractor *frozen[MAX_EXTRACTORS];
     struct objective objective; /* what is trained; its sets are owned */
@@ -88,7 +89,7 @@ static enum der_status make_frozen(struct der_bench *b, int n)
 {
     for (; b->n_frozen < n; b->n_frozen++) {
         struct extractor **extractor = &b->frozen[b->n_frozen];
-        TRY(extractor_new(b->be, &b->frozen_spec, extractor));
+        TRY(extractor_new(b->be, &b->frozen_specs[b->n_frozen], extractor));
         enum der_status status =
             param_set_init((*extractor)->params, b->be->ctx->seed, (uint32_t)b->n_frozen);
         if (status == DER_OK)
@@ -103,7 +104,10 @@ static enum der_status make_frozen(struct der_bench *b, int n)
 
 static int64_t frozen_dim(const struct der_bench *b)
 {
-    return b->n_frozen * (int64_t)resnet_feature_dim(&b->frozen_spec);
+    int64_t dim = 0;
+    for (int i = 0; i < b->n_frozen; i++)
+        dim += resnet_feature_dim(&b->frozen_specs[i]);
+    return dim;
 }
 
 static enum der_status make_trained(struct der_bench *b, bool masks)
@@ -186,7 +190,7 @@ static enum der_status open_frozen(struct der_bench *b, int batch)
 {
     struct sequence_item items[MAX_EXTRACTORS];
     const struct folded_use use = {.batch = batch, .in_training = true};
-    int64_t dim = resnet_feature_dim(&b->frozen_spec);
+    int64_t column = 0;
     int64_t columns = frozen_dim(b);
     size_t pixels = (size_t)3 * BENCH_IMAGE_SIZE * BENCH_IMAGE_SIZE;
     TRY(buffer_new(b->be, (size_t)batch * pixels * sizeof(float), &b->image));
@@ -194,10 +198,11 @@ static enum der_status open_frozen(struct der_bench *b, int batch)
     TRY(fill(b, b->image, NULL, batch));
     for (int i = 0; i < b->n_frozen; i++) {
         const struct folded *folded;
-        struct span feature = {b->matrix, (size_t)(i * dim) * sizeof(float), columns};
+        struct span feature = {b->matrix, (size_t)column * sizeof(float), columns};
         TRY(extractor_folded_for(b->frozen[i], &use, &folded));
         TRY(folded_bind(folded, (struct span){.buffer = b->image}, feature));
         items[i] = (struct sequence_item){folded->program, 0};
+        column += resnet_feature_dim(&b->frozen_specs[i]);
     }
     return sequence_new(b->be, items, b->n_frozen, &b->sequence);
 }
@@ -226,22 +231,33 @@ static enum der_status serve(struct der_bench *b, const struct bench_options *o)
     return bench_obey(b->sequence ? b->sequence : assembly->sequence, assembly->losses, start_mib);
 }
 
-/* Channels of a pruned network, separated by commas: of the stream stage by stage, then within every block. Without
- * a list the network stays as it is. */
+/* Channels of a pruned network, separated by commas: of the stream stage by stage, then within every block. */
 static enum der_status set_widths(struct der_ctx *ctx, struct resnet_spec *spec, const char *list)
 {
     const char *at = list;
     char *end = NULL;
-    if (!list)
-        return DER_OK;
-    for (int stage = 0; stage < spec->n_stages; stage++, at = *end ? end + 1 : end)
+    for (int stage = 0; stage < spec->n_stages; stage++, at = *end == ',' ? end + 1 : end)
         spec->stream[stage] = (int)strtol(at, &end, 10);
     for (int stage = 0; stage < spec->n_stages; stage++)
-        for (int block = 0; block < spec->n_blocks[stage]; block++, at = *end ? end + 1 : end)
+        for (int block = 0; block < spec->n_blocks[stage];
+             block++, at = *end == ',' ? end + 1 : end)
             spec->inner[stage][block] = (int)strtol(at, &end, 10);
-    if (*at != '\0')
+    if (*at != '\0' && *at != '/')
         return ctx_fail(ctx, DER_ARG, "'%s' has more widths than the network", list);
     return resnet_spec_check(ctx, spec);
+}
+
+/* Lists with a slash between them are for one frozen extractor after the other, again and again. */
+static enum der_status set_frozen_widths(struct der_ctx *ctx, struct der_bench *b,
+                                         const char *lists)
+{
+    const char *at = lists;
+    for (int i = 0; lists && i < MAX_EXTRACTORS; i++) {
+        TRY(set_widths(ctx, &b->frozen_specs[i], at));
+        const char *next = strchr(at, '/');
+        at = next ? next + 1 : lists;
+    }
+    return DER_OK;
 }
 
 static enum der_status open_bench(struct der_bench *b, struct der_ctx *ctx,
@@ -249,10 +265,12 @@ static enum der_status open_bench(struct der_bench *b, struct der_ctx *ctx,
 {
     const struct backend_options options = {.precision = o->precision, .tuning = o->tuning};
     TRY(resnet_spec_init(ctx, &b->spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE, o->width));
-    TRY(resnet_spec_init(ctx, &b->frozen_spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE,
-                         o->frozen_width));
-    TRY(set_widths(ctx, &b->spec, o->widths));
-    TRY(set_widths(ctx, &b->frozen_spec, o->frozen_widths));
+    if (o->widths)
+        TRY(set_widths(ctx, &b->spec, o->widths));
+    for (int i = 0; i < MAX_EXTRACTORS; i++)
+        TRY(resnet_spec_init(ctx, &b->frozen_specs[i], o->model, 3, BENCH_IMAGE_SIZE,
+                             BENCH_IMAGE_SIZE, o->frozen_width));
+    TRY(set_frozen_widths(ctx, b, o->frozen_widths));
     return backend_open(ctx, o->backend, &options, &b->be);
 }
 

@@ -5,7 +5,7 @@
  *     der_bench step [--extractors N] ...
  *     der_bench der  [--extractors N] [--part step|train|frozen] [--masks] [--frozen-width X]
  *                    [--widths LIST] [--frozen-widths LIST]
- *                    [--precision f32|tf32|bf16] [--lanes N] [--weights-apart] [--together] ...
+ *                    [--precision f32|tf32|bf16] [--lanes N] [--thin-most N] [--weights-apart] [--together] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  *     der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]
@@ -23,7 +23,8 @@ static const char USAGE[] =
     "                                      [--part step|train|frozen] [--masks]\n"
     "                                      [--frozen-width X] [--widths LIST]\n"
     "                                      [--frozen-widths LIST] [--precision f32|tf32|bf16]\n"
-    "                                      [--lanes N] [--weights-apart] [--together]\n"
+    "                                      [--lanes N] [--thin-most N] [--weights-apart]\n"
+    "                                      [--together]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n"
     "       der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]\n"
@@ -107,6 +108,8 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->widths = value;
         else if (strcmp(argv[i - 1], "--frozen-widths") == 0)
             o->frozen_widths = value;
+        else if (strcmp(argv[i - 1], "--thin-most") == 0)
+            o->tuning.thin_most = number;
         else if (strcmp(argv[i - 1], "--lanes") == 0)
             o->tuning.side_streams = number;
         else if (strcmp(argv[i - 1], "--precision") == 0)
