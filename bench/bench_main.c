@@ -5,7 +5,7 @@
  *     der_bench step [--extractors N] ...
  *     der_bench der  [--extractors N] [--part step|train|frozen] [--masks] [--frozen-width X]
  *                    [--widths LIST] [--frozen-widths LIST]
- *                    [--precision f32|tf32|bf16] [--lanes N] [--thin-most N] [--weights-apart] [--together] ...
+ *                    [--precision f32|tf32|bf16] [--lanes N] [--thin-most N] [--weights-apart] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  *     der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]
@@ -24,7 +24,6 @@ static const char USAGE[] =
     "                                      [--frozen-width X] [--widths LIST]\n"
     "                                      [--frozen-widths LIST] [--precision f32|tf32|bf16]\n"
     "                                      [--lanes N] [--thin-most N] [--weights-apart]\n"
-    "                                      [--together]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n"
     "       der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]\n"
@@ -64,10 +63,6 @@ static bool parse(int argc, char **argv, struct bench_options *o)
         }
         if (strcmp(argv[i], "--masks") == 0) {
             o->masks = true;
-            continue;
-        }
-        if (strcmp(argv[i], "--together") == 0) {
-            o->together = true;
             continue;
         }
         if (strcmp(argv[i], "--weights-apart") == 0) {
