@@ -7,8 +7,7 @@
  *     frozen   the t - 1 frozen extractors alone
  *
  * What is trained is method/objective.h, the very graph of `der train`. A step should take little more than
- * its two parts together. On a device the frozen ones are a batch ahead, as in training, unless --together says
- * otherwise. Answers the same lines as bench_net.c.
+ * its two parts together. Answers the same lines as bench_net.c.
  */
 #include "bench.h"
 
@@ -38,14 +37,15 @@ static const float FROZEN_GAMMA = 0.2f;
 
 struct der_bench {
     struct backend *be;
-    struct resnet_spec spec, frozen_spec;
+    struct resnet_spec spec;
+    struct resnet_spec frozen_specs[MAX_EXTRACTORS];
     int n_frozen, n_classes;
     struct extractor *frozen[MAX_EXTRACTORS];
     struct objective objective; /* what is trained; its sets are owned */
     struct buffer *scalars;
     struct desks desks;
     struct assembly_cache assemblies;
-    struct sequence *sequence; /* of the frozen ones alone, or of a step that is a batch ahead */
+    struct sequence *sequence; /* of the frozen ones alone */
     struct buffer *image, *matrix;
 };
 
@@ -88,7 +88,7 @@ static enum der_status make_frozen(struct der_bench *b, int n)
 {
     for (; b->n_frozen < n; b->n_frozen++) {
         struct extractor **extractor = &b->frozen[b->n_frozen];
-        TRY(extractor_new(b->be, &b->frozen_spec, extractor));
+        TRY(extractor_new(b->be, &b->frozen_specs[b->n_frozen], extractor));
         enum der_status status =
             param_set_init((*extractor)->params, b->be->ctx->seed, (uint32_t)b->n_frozen);
         if (status == DER_OK)
@@ -103,7 +103,10 @@ static enum der_status make_frozen(struct der_bench *b, int n)
 
 static int64_t frozen_dim(const struct der_bench *b)
 {
-    return b->n_frozen * (int64_t)resnet_feature_dim(&b->frozen_spec);
+    int64_t dim = 0;
+    for (int i = 0; i < b->n_frozen; i++)
+        dim += resnet_feature_dim(&b->frozen_specs[i]);
+    return dim;
 }
 
 static enum der_status make_trained(struct der_bench *b, bool masks)
@@ -160,7 +163,6 @@ static enum der_status open_trained(struct der_bench *b, const struct bench_opti
                                  .frozen = b->frozen,
                                  .n_frozen = b->n_frozen,
                                  .desks = &b->desks,
-                                 .ahead = b->be->ops->is_device && !o->together,
                                  .scalars = b->scalars,
                                  .self = &b->objective,
                                  .describe = objective_describe};
@@ -168,25 +170,11 @@ static enum der_status open_trained(struct der_bench *b, const struct bench_opti
     return fill(b, (*out)->desk.image, (*out)->desk.labels, o->batch);
 }
 
-/* The copy, what is ahead, and what is trained beside it, as the feeder runs them. */
-static enum der_status join_ahead(struct der_bench *b, const struct assembly *assembly, int batch)
-{
-    struct sequence_item items[MAX_EXTRACTORS + 2];
-    const int n = assembly->ahead->n_items;
-    items[0] = assembly->sequence->items[0];
-    for (int i = 0; i < n; i++)
-        items[1 + i] = assembly->ahead->items[i];
-    items[1 + n] = assembly->sequence->items[1];
-    TRY(fill(b, assembly->next.image, NULL, batch));
-    TRY(sequence_run(assembly->ahead));
-    return sequence_new(b->be, items, n + 2, &b->sequence);
-}
-
 static enum der_status open_frozen(struct der_bench *b, int batch)
 {
     struct sequence_item items[MAX_EXTRACTORS];
     const struct folded_use use = {.batch = batch, .in_training = true};
-    int64_t dim = resnet_feature_dim(&b->frozen_spec);
+    int64_t column = 0;
     int64_t columns = frozen_dim(b);
     size_t pixels = (size_t)3 * BENCH_IMAGE_SIZE * BENCH_IMAGE_SIZE;
     TRY(buffer_new(b->be, (size_t)batch * pixels * sizeof(float), &b->image));
@@ -194,10 +182,11 @@ static enum der_status open_frozen(struct der_bench *b, int batch)
     TRY(fill(b, b->image, NULL, batch));
     for (int i = 0; i < b->n_frozen; i++) {
         const struct folded *folded;
-        struct span feature = {b->matrix, (size_t)(i * dim) * sizeof(float), columns};
+        struct span feature = {b->matrix, (size_t)column * sizeof(float), columns};
         TRY(extractor_folded_for(b->frozen[i], &use, &folded));
         TRY(folded_bind(folded, (struct span){.buffer = b->image}, feature));
         items[i] = (struct sequence_item){folded->program, 0};
+        column += resnet_feature_dim(&b->frozen_specs[i]);
     }
     return sequence_new(b->be, items, b->n_frozen, &b->sequence);
 }
@@ -217,31 +206,40 @@ static enum der_status serve(struct der_bench *b, const struct bench_options *o)
         TRY(open_frozen(b, o->batch));
     else
         TRY(open_trained(b, o, &assembly));
-    if (assembly && assembly->ahead)
-        TRY(join_ahead(b, assembly, o->batch));
     printf("{\"setup_s\": %.3f, \"extractors\": %d}\n", bench_clock() - since, o->n_extractors);
     (void)fflush(stdout);
     if (is_frozen)
         return bench_obey(b->sequence, b->matrix, start_mib);
-    return bench_obey(b->sequence ? b->sequence : assembly->sequence, assembly->losses, start_mib);
+    return bench_obey(assembly->sequence, assembly->losses, start_mib);
 }
 
-/* Channels of a pruned network, separated by commas: of the stream stage by stage, then within every block. Without
- * a list the network stays as it is. */
+/* Channels of a pruned network, separated by commas: of the stream stage by stage, then within every block. */
 static enum der_status set_widths(struct der_ctx *ctx, struct resnet_spec *spec, const char *list)
 {
     const char *at = list;
     char *end = NULL;
-    if (!list)
-        return DER_OK;
-    for (int stage = 0; stage < spec->n_stages; stage++, at = *end ? end + 1 : end)
+    for (int stage = 0; stage < spec->n_stages; stage++, at = *end == ',' ? end + 1 : end)
         spec->stream[stage] = (int)strtol(at, &end, 10);
     for (int stage = 0; stage < spec->n_stages; stage++)
-        for (int block = 0; block < spec->n_blocks[stage]; block++, at = *end ? end + 1 : end)
+        for (int block = 0; block < spec->n_blocks[stage];
+             block++, at = *end == ',' ? end + 1 : end)
             spec->inner[stage][block] = (int)strtol(at, &end, 10);
-    if (*at != '\0')
+    if (*at != '\0' && *at != '/')
         return ctx_fail(ctx, DER_ARG, "'%s' has more widths than the network", list);
     return resnet_spec_check(ctx, spec);
+}
+
+/* Lists with a slash between them are for one frozen extractor after the other, again and again. */
+static enum der_status set_frozen_widths(struct der_ctx *ctx, struct der_bench *b,
+                                         const char *lists)
+{
+    const char *at = lists;
+    for (int i = 0; lists && i < MAX_EXTRACTORS; i++) {
+        TRY(set_widths(ctx, &b->frozen_specs[i], at));
+        const char *next = strchr(at, '/');
+        at = next ? next + 1 : lists;
+    }
+    return DER_OK;
 }
 
 static enum der_status open_bench(struct der_bench *b, struct der_ctx *ctx,
@@ -249,10 +247,12 @@ static enum der_status open_bench(struct der_bench *b, struct der_ctx *ctx,
 {
     const struct backend_options options = {.precision = o->precision, .tuning = o->tuning};
     TRY(resnet_spec_init(ctx, &b->spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE, o->width));
-    TRY(resnet_spec_init(ctx, &b->frozen_spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE,
-                         o->frozen_width));
-    TRY(set_widths(ctx, &b->spec, o->widths));
-    TRY(set_widths(ctx, &b->frozen_spec, o->frozen_widths));
+    if (o->widths)
+        TRY(set_widths(ctx, &b->spec, o->widths));
+    for (int i = 0; i < MAX_EXTRACTORS; i++)
+        TRY(resnet_spec_init(ctx, &b->frozen_specs[i], o->model, 3, BENCH_IMAGE_SIZE,
+                             BENCH_IMAGE_SIZE, o->frozen_width));
+    TRY(set_frozen_widths(ctx, b, o->frozen_widths));
     return backend_open(ctx, o->backend, &options, &b->be);
 }
 

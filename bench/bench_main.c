@@ -5,8 +5,8 @@
  *     der_bench step [--extractors N] ...
  *     der_bench der  [--extractors N] [--part step|train|frozen] [--masks] [--frozen-width X]
  *                    [--widths LIST] [--frozen-widths LIST]
- *                    [--precision f32|tf32|bf16] [--lanes N] [--weights-apart] [--gradients-apart]
- *                    [--together] ...
+ *                    [--precision f32|tf32|bf16] [--lanes N] [--thin-most N] [--weights-apart]
+ *                    [--gradients-apart] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  *     der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]
@@ -24,8 +24,8 @@ static const char USAGE[] =
     "                                      [--part step|train|frozen] [--masks]\n"
     "                                      [--frozen-width X] [--widths LIST]\n"
     "                                      [--frozen-widths LIST] [--precision f32|tf32|bf16]\n"
-    "                                      [--lanes N] [--weights-apart] [--gradients-apart]\n"
-    "                                      [--together]\n"
+    "                                      [--lanes N] [--thin-most N] [--weights-apart]\n"
+    "                                      [--gradients-apart]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n"
     "       der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]\n"
@@ -65,10 +65,6 @@ static bool parse(int argc, char **argv, struct bench_options *o)
         }
         if (strcmp(argv[i], "--masks") == 0) {
             o->masks = true;
-            continue;
-        }
-        if (strcmp(argv[i], "--together") == 0) {
-            o->together = true;
             continue;
         }
         if (strcmp(argv[i], "--weights-apart") == 0) {
@@ -113,6 +109,8 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->widths = value;
         else if (strcmp(argv[i - 1], "--frozen-widths") == 0)
             o->frozen_widths = value;
+        else if (strcmp(argv[i - 1], "--thin-most") == 0)
+            o->tuning.thin_most = number;
         else if (strcmp(argv[i - 1], "--lanes") == 0)
             o->tuning.side_streams = number;
         else if (strcmp(argv[i - 1], "--precision") == 0)

@@ -33,7 +33,7 @@ static const char *const measures[] = {"representation", "transfer", "latency", 
 static const char *const orders[] = {"1", "2", "3", "seed:", NULL};
 
 static const struct request defaults = {
-    .precision = -1, .seed = -1, .save_every = 10, .validation = -1.0};
+    .precision = -1, .seed = -1, .save_every = -1, .validation = -1.0};
 
 static const struct option options[] = {
     {.name = "data",
@@ -97,7 +97,8 @@ static const struct option options[] = {
      .type = OPTION_INT,
      .argument = "N",
      .help = "save after every N epochs; 0: only after steps (10)",
-     .more = "The end of each stage is saved too. A run that is killed loses what came after its "
+     .more = "Without the option, a save follows the one before after 15 s at the soonest. The end "
+             "of each stage is saved too. A run that is killed loses what came after its "
              "latest save, and "
              "nothing else.",
      .at = AT(save_every)},
@@ -331,7 +332,7 @@ static enum exit_code run(void *user)
         return code;
     if (f->threads == 0)
         f->threads = DEFAULT_THREADS;
-    f->train.save_every = f->save_every > 0 ? f->save_every : -1;
+    f->train.save_every = f->save_every < 0 ? 0 : f->save_every == 0 ? -1 : f->save_every;
     f->train.progress = show_progress;
     f->train.step = show_step;
     f->train.cancelled = running_is_interrupted;

@@ -74,7 +74,7 @@ struct der_train_options {
     /* Folder for event files that TensorBoard reads, made if it is not there (none). When they can no longer be
      * written, that is told to the log and the run goes on. */
     const char *tensorboard;
-    int save_every; /* epochs from save to save within a step (10); negative: only after steps */
+    int save_every; /* epochs from save to save within a step (10, at most every 15 s); negative: only after steps */
 };
 
 /* What was not measured is NAN. */

@@ -7,7 +7,8 @@
 #include "api/api_train.h"
 #include "config/preset.h"
 
-enum { DEFAULT_SAVE_EVERY = 10 };
+/* Without a wish, epochs; on a GPU ten of them may take less time than there is to be lost. */
+enum { DEFAULT_SAVE_EVERY = 10, DEFAULT_SAVE_PAUSE = 15 /* s */ };
 
 static struct der_step public_step(const struct step_report *report)
 {
@@ -93,6 +94,7 @@ struct experiment_options api_experiment(struct der_train_options *o)
         .out = o->out,
         .resume = o->resume,
         .save_every = save_every_of(o->save_every),
+        .save_pause = o->save_every == 0 ? DEFAULT_SAVE_PAUSE : 0,
         .backend = o->backend,
         .backend_options = {.precision = api_precision(o->precision),
                             .deterministic = o->deterministic},

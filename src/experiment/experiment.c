@@ -312,6 +312,7 @@ enum der_status experiment_run(struct der_ctx *ctx, const struct experiment_opti
                                struct experiment_summary *out)
 {
     struct experiment x = {.ctx = ctx, .options = *options, .start = clock_seconds()};
+    x.saved = x.start;
     *out = (struct experiment_summary){0};
     enum der_status status = run(&x, out);
     experiment_close(&x);

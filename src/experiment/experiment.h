@@ -63,6 +63,7 @@ struct experiment_options {
     bool resume;          /* go on with the run in `out`; where there is none yet, begin it */
     bool stored_settings; /* resume: a run that is there has its own; `config` is for a new one */
     int save_every;       /* epochs from save to save within a step; 0: only after steps */
+    double save_pause;    /* seconds from save to save at least, where epochs are short */
     const char *backend;  /* resume: NULL is the run's own */
     struct backend_options backend_options;
     enum bad_images bad_images;

@@ -34,6 +34,7 @@ struct experiment {
     double ms_per_iter;       /* of the newest representation stage; NAN: it was not run here */
     int step;                 /* steps of the protocol that are finished */
     double start;             /* clock when it was opened */
+    double saved;             /* clock of the latest save, or when it was opened */
     bool is_moved;            /* a resumed run was started on another device */
     bool is_heard;            /* the listener was told that the run begins */
 };

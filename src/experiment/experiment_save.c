@@ -3,6 +3,8 @@
  */
 #include "experiment/experiment_internal.h"
 
+#include "core/clock.h"
+
 #include <string.h>
 
 /* ---- saving -------------------------------------------------------------------------------------- */
@@ -22,8 +24,12 @@ static struct run_state state_of(const struct experiment *x, const struct stage_
 enum der_status experiment_save_point(void *user, const struct stage_point *point)
 {
     struct experiment *x = user;
+    if (clock_seconds() - x->saved < x->options.save_pause)
+        return DER_OK;
     struct run_state state = state_of(x, point);
-    return run_folder_save(x->folder, &state);
+    TRY(run_folder_save(x->folder, &state));
+    x->saved = clock_seconds();
+    return DER_OK;
 }
 
 enum der_status experiment_save_step(struct experiment *x)
@@ -42,7 +48,9 @@ enum der_status experiment_save_step(struct experiment *x)
                                           .n_classes = model.info.n_classes,
                                           .predictions = x->tested.predictions,
                                           .n = x->tested.n_predictions};
-    return run_folder_save_step(x->folder, &model, x->learner->memory, &predictions, &state);
+    TRY(run_folder_save_step(x->folder, &model, x->learner->memory, &predictions, &state));
+    x->saved = clock_seconds();
+    return DER_OK;
 }
 
 /* ---- and back -------------------------------------------------------------------------------------- */

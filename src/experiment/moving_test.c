@@ -1,6 +1,6 @@
 /*
  * A run that was begun on one device goes on on another: from any of its epochs, with the next losses that it
- * would have had, a warning, and a record of where it went.
+ * would have had, a warning, and a record of where it went. And how often there is something to go on from.
  */
 #include "experiment/experiment.h"
 
@@ -42,6 +42,7 @@ struct fixture {
     char folder[SCRATCH_PATH_MAX];
     char warning[512]; /* the latest */
     int n_epochs;      /* done so far */
+    double save_pause; /* of the runs to come */
     int n_wanted;      /* of them, before the run is broken off; 0: all */
     double losses[STAGE_MAX_LOSSES];
     int n_losses; /* of the first epoch that was run; 0 before it */
@@ -96,6 +97,7 @@ static enum der_status run(struct fixture *f, const char *name, const struct pla
         .out = f->folder,
         .resume = true,
         .save_every = 1,
+        .save_pause = f->save_pause,
         .backend = where->backend,
         .backend_options = {.precision = where->precision},
         .loader_threads = 1,
@@ -200,11 +202,33 @@ static void test_what_is_no_move_is_refused(void **state)
     close_fixture(&f);
 }
 
+/* Epochs that a run broken off after its second one, before that is saved, still has to do. */
+static int epochs_left(double save_pause)
+{
+    struct fixture f;
+    const struct place here = {test_backend(), PRECISION_F32};
+    open_fixture(&f);
+    f.save_pause = save_pause;
+    begin(&f, "run", &here, 2);
+    assert_ok(f.ctx, run(&f, "run", &here, 0));
+    close_fixture(&f);
+    return f.n_epochs;
+}
+
+static void test_short_epochs_are_not_all_saved(void **state)
+{
+    (void)state;
+    (void)test_backends(); /* skips where there is none */
+    const int n = epochs_left(0);
+    assert_int_equal(epochs_left(3600), n + 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_run_goes_on_elsewhere_with_the_same_losses),
         cmocka_unit_test(test_what_is_no_move_is_refused),
+        cmocka_unit_test(test_short_epochs_are_not_all_saved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

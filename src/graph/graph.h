@@ -93,8 +93,6 @@ NODISCARD enum der_status graph_batchnorm(struct graph *g, int src,
                                           int *dst);
 NODISCARD enum der_status graph_relu(struct graph *g, int src, int *dst);
 NODISCARD enum der_status graph_add(struct graph *g, int a, int b, int *dst);
-/* dst = src, exposed. */
-NODISCARD enum der_status graph_copy(struct graph *g, int src, int *dst);
 NODISCARD enum der_status graph_scale_channel(struct graph *g, int src, int m, int *dst);
 NODISCARD enum der_status graph_scale(struct graph *g, int src, int factor, int *dst);
 NODISCARD enum der_status graph_maxpool(struct graph *g, int src, int kernel, int stride, int pad,

@@ -35,6 +35,7 @@ struct cuda_backend {
     size_t shared;            /* bytes of shared memory that a block can have */
     enum precision precision; /* of training */
     bool deterministic;
+    int thin_most; /* channels: layers of folded networks that have no more are for own kernels */
     bool weights_apart, gradients_apart;
     int n_side; /* streams of `side` that are used */
     cudaStream_t stream;
@@ -182,6 +183,13 @@ size_t cuda_value_bytes(const struct cuda_program *p, const struct cuda_value *v
 /* Which values are images; the other arrays of rank 4 are weights. image: [n_values]. */
 void cuda_layout_choose(const struct graph *g, bool *image);
 bool cuda_is_conv(enum op op);
+/* Channels with padding; is_thin: for own kernels. In bf16 cuDNN computes whole tiles of 16, 32 or a multiple of 64
+ * channels so much faster that the zeros cost nothing; our own kernels want sixteens (docs/BENCHMARKS.md). The stem's
+ * few stay few. */
+int64_t cuda_padded(enum cuda_type type, bool is_thin, int64_t channels);
+/* An image of a folded network is for own kernels when it has few channels, and so have all images that convolutions
+ * make of such ones, or make such ones of, in one size. Images of one shape are alike, since residuals are added to results. */
+bool cuda_is_thin(const struct graph *g, int value, int64_t most);
 
 /* ---- cuda_run.c --------------------------------------------------------------------------------- */
 
@@ -309,20 +317,6 @@ static inline unsigned *step_counters(const struct cuda_program *p, const struct
 static inline size_t cuda_aligned(size_t bytes)
 {
     return (bytes + 255) / 256 * 256;
-}
-
-/* Channels with padding. In bf16 cuDNN computes whole tiles of 16, 32 or a multiple of 64 channels so much
- * faster that the zeros cost nothing; our own kernels, which serve the thin layers of a folded network, want
- * sixteens (docs/BENCHMARKS.md). The stem's few stay few. */
-static inline int64_t cuda_padded(const struct cuda_program *p, int64_t channels)
-{
-    int64_t unit = CUDA_CHANNELS;
-    if (p->type == CUDA_BF16 && channels > 8)
-        unit = p->folded && channels <= CUDA_THIN_MOST ? 16
-               : channels > 32                         ? 64
-               : channels > 16                         ? 32
-                                                       : 16;
-    return (channels + unit - 1) / unit * unit;
 }
 
 #endif

@@ -30,8 +30,10 @@ static void make(struct fixture *f, bool masks)
     f->p.steps = calloc((size_t)g->n_nodes, sizeof *f->p.steps);
     assert_true(f->ordered.nodes && f->p.values && f->p.steps);
     cuda_lanes_order(g, f->ordered.nodes);
-    for (int v = 0; v < g->n_values; v++)
+    for (int v = 0; v < g->n_values; v++) {
         f->p.values[v].owner = graph_storage_of(g, v);
+        f->p.values[v].slot.shape = g->values[v].shape;
+    }
     for (int i = 0; i < g->n_nodes; i++)
         f->p.steps[i].node = f->ordered.nodes[i];
     cuda_lanes_plan(&f->p);
@@ -190,6 +192,37 @@ static void test_gradients_of_weights_leave_the_main_lane_and_the_update_waits(v
     drop(&f);
 }
 
+/* Only the sums that need the last gradient of all may be left to do behind it. */
+static void test_gradients_of_masks_are_summed_as_they_come(void **state)
+{
+    (void)state;
+    struct fixture f;
+    int last_gradient = 0;
+    int n = 0;
+    make(&f, true);
+    for (int i = 0; i < f.p.n_steps; i++)
+        if (f.p.steps[i].node.op == OP_BATCHNORM_GRAD)
+            last_gradient = i;
+    const struct node *last = &f.p.steps[last_gradient].node;
+    for (int i = 0; i < f.p.n_steps; i++) {
+        const struct cuda_step *step = &f.p.steps[i];
+        if (step->node.op != OP_ADD || step->node.out[0] == NO_VALUE ||
+            f.net.g->values[step->node.out[0]].shape.rank != 1)
+            continue;
+        bool needs_last = false;
+        for (int k = 0; k < step->node.n_in; k++)
+            needs_last |= touches(&f, last->out, last->n_out, f.p.values[step->node.in[k]].owner);
+        if (needs_last || i > last_gradient) {
+            assert_true(needs_last);
+            continue;
+        }
+        assert_int_equal(step->lane, LANE_SINK);
+        n++;
+    }
+    assert_true(n >= 3);
+    drop(&f);
+}
+
 static void test_parameters_and_their_gradients_are_no_images(void **state)
 {
     (void)state;
@@ -221,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_the_first_step_of_a_lane_waits_for_the_main_lane),
         cmocka_unit_test(test_memory_stays_until_the_main_lane_has_waited),
         cmocka_unit_test(test_gradients_of_weights_leave_the_main_lane_and_the_update_waits),
+        cmocka_unit_test(test_gradients_of_masks_are_summed_as_they_come),
         cmocka_unit_test(test_parameters_and_their_gradients_are_no_images),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

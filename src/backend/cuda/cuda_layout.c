@@ -1,5 +1,5 @@
 /*
- * Which arrays of rank 4 are images.
+ * Which arrays of rank 4 are images, and how many channels are stored of one.
  *
  * Images have their channels last inside a program; weights of convolutions, their gradients and all
  * else that an optimiser touches stay as the caller sees them. What meets one of those element by
@@ -75,4 +75,38 @@ void cuda_layout_choose(const struct graph *g, bool *image)
         for (int i = 0; i < g->n_nodes; i++)
             changed |= spread(g, &g->nodes[i], image);
     }
+}
+
+/* ---- channels ------------------------------------------------------------------------------------ */
+
+int64_t cuda_padded(enum cuda_type type, bool is_thin, int64_t channels)
+{
+    int64_t unit = CUDA_CHANNELS;
+    if (type == CUDA_BF16 && channels > 8)
+        unit = is_thin || channels <= 16 ? 16 : channels <= 32 ? 32 : 64;
+    return (channels + unit - 1) / unit * unit;
+}
+
+static bool is_alike(const struct graph *g, int value, int other)
+{
+    const int64_t *a = g->values[value].shape.dim;
+    const int64_t *b = g->values[other].shape.dim;
+    return a[1] == b[1] && a[2] == b[2] && a[3] == b[3];
+}
+
+bool cuda_is_thin(const struct graph *g, int value, int64_t most)
+{
+    if (g->values[value].shape.dim[1] > most)
+        return false;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct node *node = &g->nodes[i];
+        if (node->op != OP_CONV2D_AFFINE || node->attr.conv.stride > 1)
+            continue;
+        const int from = node->in[AFFINE_SRC];
+        const int to = node->out[0];
+        if ((is_alike(g, value, from) && g->values[to].shape.dim[1] > most) ||
+            (is_alike(g, value, to) && g->values[from].shape.dim[1] > most))
+            return false;
+    }
+    return true;
 }

@@ -20,7 +20,8 @@ static enum der_status copy_values(struct cuda_program *p, const struct graph *g
         TRY(slot_init(p->base.be->ctx, &p->arena, from, &to->slot));
         to->kind = from->kind;
         to->image = image[v];
-        to->stored = image[v] ? cuda_padded(p, from->shape.dim[1]) : 0;
+        const bool is_thin = image[v] && p->folded && cuda_is_thin(g, v, cuda_of(p)->thin_most);
+        to->stored = image[v] ? cuda_padded(p->type, is_thin, from->shape.dim[1]) : 0;
         to->owner = graph_storage_of(g, v);
         to->col = graph_column_of(g, v);
     }

@@ -436,24 +436,58 @@ static void test_what_is_no_tile(void **state)
     assert_int_equal(cuda_thin_shared(&shape, false, false, &tile), 0);
 }
 
-/* Sixteens for folded networks that are thin, cuDNN's tiles for all others. */
+/* Sixteens for own kernels, cuDNN's tiles for all others. */
 static void test_padding(void **state)
 {
     (void)state;
     static const struct {
-        int64_t channels, folded, trained;
-    } cases[] = {{3, 8, 8},     {18, 32, 32},   {36, 48, 64},    {64, 64, 64},
-                 {72, 80, 128}, {81, 128, 128}, {145, 192, 192}, {512, 512, 512}};
-    struct cuda_program p = {.type = CUDA_BF16};
+        int64_t channels, thin, whole;
+    } cases[] = {{3, 8, 8},    {12, 16, 16},  {18, 32, 32},    {36, 48, 64},
+                 {64, 64, 64}, {72, 80, 128}, {145, 160, 192}, {512, 512, 512}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        p.folded = true;
-        assert_int_equal(cuda_padded(&p, cases[i].channels), cases[i].folded);
-        p.folded = false;
-        assert_int_equal(cuda_padded(&p, cases[i].channels), cases[i].trained);
+        assert_int_equal(cuda_padded(CUDA_BF16, true, cases[i].channels), cases[i].thin);
+        assert_int_equal(cuda_padded(CUDA_BF16, false, cases[i].channels), cases[i].whole);
     }
-    p.type = CUDA_F32;
-    p.folded = true;
-    assert_int_equal(cuda_padded(&p, 36), 40);
+    assert_int_equal(cuda_padded(CUDA_F32, true, 36), 40);
+}
+
+/* Three convolutions in a row, of so many channels; the last two results and their sources are of two shapes. */
+static void test_thin_images_have_thin_neighbours(void **state)
+{
+    (void)state;
+    enum { MOST = 80 };
+    static const struct {
+        int64_t channels[4];
+        bool is_thin[4];
+        int stride; /* of the last one */
+    } cases[] = {{{3, 18, 36, 72}, {true, true, true, true}, 1},
+                 {{3, 18, 72, 128}, {true, true, false, false}, 1},
+                 {{3, 128, 72, 18}, {false, false, false, true}, 1},
+                 {{3, 72, 128, 72}, {true, false, false, false}, 1},
+                 {{3, 18, 72, 128}, {true, true, true, false}, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct value values[4] = {0};
+        struct node nodes[3] = {0};
+        const struct graph g = {.values = values, .n_values = 4, .nodes = nodes, .n_nodes = 3};
+        int in[3][AFFINE_N_IN];
+        int out[3];
+        for (int v = 0; v < 4; v++)
+            values[v].shape = shape_4d(2, cases[i].channels[v], 8, 8);
+        for (int k = 0; k < 3; k++) {
+            for (int j = 0; j < AFFINE_N_IN; j++)
+                in[k][j] = NO_VALUE;
+            in[k][AFFINE_SRC] = k;
+            out[k] = k + 1;
+            nodes[k] = (struct node){.op = OP_CONV2D_AFFINE,
+                                     .in = in[k],
+                                     .n_in = AFFINE_N_IN,
+                                     .out = &out[k],
+                                     .n_out = 1};
+        }
+        nodes[2].attr.conv.stride = cases[i].stride;
+        for (int v = 0; v < 4; v++)
+            assert_int_equal(cuda_is_thin(&g, v, MOST), cases[i].is_thin[v]);
+    }
 }
 
 int main(void)
@@ -467,6 +501,7 @@ int main(void)
         cmocka_unit_test(test_what_is_not_served),
         cmocka_unit_test(test_what_is_no_tile),
         cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_thin_images_have_thin_neighbours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
