@@ -13,11 +13,12 @@ fresh() { # a copy of what it reads and writes
 
 fresh
 expect_code 0 "a copy is in order" python3 tree/tools/results.py --check
-sed -i '/order1/s/,90\.5999*[0-9]*,/,91.25,/' tree/docs/results/steps.csv
+awk -F, -v OFS=, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "top1") at = i } NR == 2 { $at = 1.25 } 1' \
+    "$root/docs/results/steps.csv" >tree/docs/results/steps.csv
 check_fails "another accuracy in the data is noticed" python3 tree/tools/results.py --check
 check "by the document that has it" grep -q 'tables of docs/RESULTS.md are not' err
 fresh
-sed -i 's/| 76\.07 |/| 76.70 |/' tree/README.md
+sed -i '/^| DER, 10 steps/s/| [0-9.]* |/| 0 |/' tree/README.md
 check_fails "another number in a table is noticed" python3 tree/tools/results.py --check
 check "by the document that has it" grep -q 'tables of README.md are not' err
 mkdir empty

@@ -187,8 +187,8 @@ bool cuda_is_conv(enum op op);
  * channels so much faster that the zeros cost nothing; our own kernels want sixteens (docs/BENCHMARKS.md). The stem's
  * few stay few. */
 int64_t cuda_padded(enum cuda_type type, bool is_thin, int64_t channels);
-/* An image of a folded network is for own kernels when it has few channels, and so have all images that convolutions
- * make of such ones, or make such ones of, in one size. Images of one shape are alike, since residuals are added to results. */
+/* An image of a folded network is for own kernels when they are worth it for all convolutions between images of
+ * its size: one that cuDNN does better wants its padding on both sides. */
 bool cuda_is_thin(const struct graph *g, int value, int64_t most);
 
 /* ---- cuda_run.c --------------------------------------------------------------------------------- */

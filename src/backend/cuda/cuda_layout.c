@@ -87,26 +87,27 @@ int64_t cuda_padded(enum cuda_type type, bool is_thin, int64_t channels)
     return (channels + unit - 1) / unit * unit;
 }
 
-static bool is_alike(const struct graph *g, int value, int other)
+/* Own kernels need fewer products than cuDNN with its padding, but longer for each. */
+static bool is_worth_it(int64_t from, int64_t to)
 {
-    const int64_t *a = g->values[value].shape.dim;
-    const int64_t *b = g->values[other].shape.dim;
-    return a[1] == b[1] && a[2] == b[2] && a[3] == b[3];
+    enum { OURS = 5, THEIRS = 3 };
+    const int64_t ours = cuda_padded(CUDA_BF16, true, from) * cuda_padded(CUDA_BF16, true, to);
+    const int64_t theirs = cuda_padded(CUDA_BF16, false, from) * cuda_padded(CUDA_BF16, false, to);
+    return OURS * ours <= THEIRS * theirs;
 }
 
 bool cuda_is_thin(const struct graph *g, int value, int64_t most)
 {
-    if (g->values[value].shape.dim[1] > most)
-        return false;
+    const int64_t *size = g->values[value].shape.dim;
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *node = &g->nodes[i];
         if (node->op != OP_CONV2D_AFFINE || node->attr.conv.stride > 1)
             continue;
-        const int from = node->in[AFFINE_SRC];
-        const int to = node->out[0];
-        if ((is_alike(g, value, from) && g->values[to].shape.dim[1] > most) ||
-            (is_alike(g, value, to) && g->values[from].shape.dim[1] > most))
+        const int64_t *from = g->values[node->in[AFFINE_SRC]].shape.dim;
+        const int64_t *to = g->values[node->out[0]].shape.dim;
+        const bool is_here = to[2] == size[2] && to[3] == size[3] && from[1] > CUDA_CHANNELS;
+        if (is_here && (from[1] > most || to[1] > most || !is_worth_it(from[1], to[1])))
             return false;
     }
-    return true;
+    return size[1] <= most;
 }
