@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Tables of docs/RESULTS.md and README.md from run folders.
 
-    tools/results.py RUNS       reads the runs in RUNS, as `der reproduce T1 --out RUNS` leaves them (config.json and
-                                metrics.jsonl are enough), into docs/results/*.csv, and writes the tables
+    tools/results.py RUNS       adds the runs in RUNS, as `der reproduce T1 --out RUNS` leaves them, to those in
+                                docs/results/runs, reads all of these into docs/results/*.csv, and writes the tables
     tools/results.py --check    fails where the tables are not those of docs/results/*.csv
 
 The numbers are the program's own: steps.csv is what `der report --csv` says of the runs, table.csv what `der reproduce`
-says of the rows of Table 1 beside the paper's. Tables stand between <!-- results:NAME --> and <!-- /results:NAME -->.
+says of the rows of Table 1 beside the paper's. Of a run its settings and what was measured after every step are kept. Tables stand between <!-- results:NAME --> and <!-- /results:NAME -->.
 """
 import csv
 import json
@@ -20,6 +20,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "docs" / "results"
+RUNS = DATA / "runs"
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "RESULTS.md")
 DER = os.environ.get("DER", str(ROOT / "build" / "der"))
 TABLE = "T1"
@@ -32,12 +33,25 @@ def is_finished(run):
     return '"event":"end"' in (run / "metrics.jsonl").read_text()
 
 
-def collect(runs):
-    """Has the program read the runs, and keeps what it says."""
-    folders = sorted(folder for folder in runs.iterdir() if (folder / "metrics.jsonl").exists())
-    done = [folder for folder in folders if is_finished(folder)]
-    if not done:
+def keep(runs):
+    """Adds records of the runs to those that there are; where one was continued or run anew, its new one."""
+    folders = [folder for folder in runs.iterdir() if (folder / "metrics.jsonl").exists()]
+    if not any(map(is_finished, folders)):
         sys.exit(f"results: no run in {runs} is finished")
+    for folder in folders:
+        record = RUNS / folder.name
+        record.mkdir(parents=True, exist_ok=True)
+        config = json.loads((folder / "config.json").read_text())
+        config["data"] = "CIFAR"  # wherever it lay
+        (record / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+        lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+        (record / "metrics.jsonl").write_text("".join(line for line in lines if '"event":"epoch"' not in line))
+
+
+def collect():
+    """Has the program read the runs, and keeps what it says."""
+    folders = sorted(RUNS.iterdir())
+    done = [folder for folder in folders if is_finished(folder)]
     with tempfile.TemporaryDirectory() as work:
         for folder in folders:  # the program writes its table beside them
             shutil.copytree(folder, pathlib.Path(work) / folder.name)
@@ -48,7 +62,6 @@ def collect(runs):
         subprocess.run([DER, "reproduce", TABLE, "--out", ".", "--row", row, "--orders", ",".join(sorted(orders)),
                         "--device", config["device"], "--precision", config["precision"], "--quiet"],
                        cwd=work, check=True, stdout=subprocess.DEVNULL)
-        DATA.mkdir(exist_ok=True)
         shutil.copy(pathlib.Path(work) / "steps.csv", DATA / "steps.csv")
         shutil.copy(pathlib.Path(work) / f"{TABLE}.csv", DATA / "table.csv")
 
@@ -156,7 +169,8 @@ def main():
         sys.exit("usage: tools/results.py RUNS | --check")
     check = sys.argv[1] == "--check"
     if not check:
-        collect(pathlib.Path(sys.argv[1]))
+        keep(pathlib.Path(sys.argv[1]))
+        collect()
     for path in DOCUMENTS:
         text = path.read_text(encoding="utf-8")
         if check and filled(text) != text:
