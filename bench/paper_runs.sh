@@ -3,10 +3,11 @@
 #
 #     bench/paper_runs.sh --data DIR --out DIR [--seconds N] [--der PROGRAM] [--list] [-- OPTIONS OF der]
 #
-# DIR of --data is CIFAR-100, DIR of --out the folder of all runs; `der reproduce` shares them between tables, uses
-# finished ones again and continues what was interrupted from its last saved epoch. Rows are in the order of
-# what they are worth and cost. After N seconds (540) the run in progress is asked to stop, and the script
-# ends with 3; with 0 when every row is done. Tables of what there is lie in the folder of the runs.
+# DIR of --data is CIFAR-100, DIR of --out the folder of all runs, beginning with those recorded in docs/results;
+# `der reproduce` shares them between tables, uses finished ones again and continues what was interrupted from its
+# last saved epoch. Rows are in the order of what they are worth and cost. After N seconds (540) the run in progress is
+# asked to stop, and the script ends with 3; with 0 when every row is done. Tables of what there is lie in the folder
+# of the runs.
 set -uo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 data='' out='' seconds=540 list=false der=$here/build/cuda/der
@@ -72,14 +73,24 @@ reproduce() {
     local table=${1%%:*} rest=${1#*:}
     shift
     "${limit[@]}" "$der" reproduce "$table" --data "$data" --out "$out" --row "${rest#*:}" \
-        --orders "${rest%%:*}" --device "${DER_DEVICE:-cuda}" --threads "${DER_THREADS:-8}" "$@"
+        --orders "${rest%%:*}" --device "${DER_DEVICE:-cuda}" --precision "${DER_PRECISION:-bf16}" \
+        --threads "${DER_THREADS:-8}" "$@"
 }
+
+# What is finished by the records of docs/results (tools/results.py) is not run again.
+mkdir -p "$out" || exit 1
+for record in "$here"/docs/results/runs/*; do
+    if grep -qs '"event":"end"' "$record/metrics.jsonl" && [ ! -e "$out/$(basename "$record")" ]; then
+        cp -r "$record" "$out"
+    fi
+done
 
 limit=()
 end=$(($(date +%s) + seconds))
 for entry in "${rows[@]}"; do
     limit=()
-    pending=$(reproduce "$entry" --dry-run | grep -vc '^done')
+    states=$(reproduce "$entry" --dry-run) || exit 1
+    pending=$(grep -vc '^done' <<<"$states")
     if $list; then
         echo "$pending to do: $entry"
         continue
@@ -89,7 +100,7 @@ for entry in "${rows[@]}"; do
     [ $left -gt 20 ] || exit 3
     limit=(timeout --signal=INT --kill-after=15 "$left")
     echo "== $entry"
-    reproduce "$entry" --precision "${DER_PRECISION:-bf16}" --quiet "$@"
+    reproduce "$entry" --quiet "$@"
     status=$?
     [ $status -eq 0 ] && continue
     [ $(($(date +%s))) -ge $((end - 20)) ] && exit 3
