@@ -61,6 +61,7 @@ struct der_reproduce_options {
     struct der_train_options train;
     /* Before a run, the number-th (from 1) of `total`; train.user is the argument. May be NULL. */
     void (*begin)(void *user, const struct der_reproduction_item *item, int number, int total);
+    bool table_only; /* run nothing: the table of what is done */
 };
 
 /* Mean and sample standard deviation over the class orders; NAN where there is nothing. */

@@ -80,6 +80,7 @@ static enum der_status fill(struct der_reproduction *r)
                                         .assignments = o->assignments,
                                         .n_assignments = o->n_assignments,
                                         .out = o->out,
+                                        .table_only = o->table_only,
                                         .run = api_experiment(&r->options.train),
                                         .hooks = {.begin = pass_begin, .user = r}};
     return reproduction_new(r->ctx, &options, &r->inner);

@@ -196,13 +196,13 @@ static enum der_status run_item(const struct reproduction *r, struct reproduce_i
 
 enum der_status reproduction_run(struct reproduction *r)
 {
-    int total = reproduction_missing(r);
+    int total = r->options.table_only ? 0 : reproduction_missing(r);
     int number = 0;
     if (total > 0 && !r->options.run.data)
         return ctx_fail(r->ctx, DER_ARG, "%d runs are to be done, but no data set is given", total);
     TRY(durable_mkdir(r->ctx, NULL, r->options.out));
     TRY(reproduce_table_write(r));
-    for (int i = 0; i < r->n_items; i++) {
+    for (int i = 0; i < r->n_items && total > 0; i++) {
         struct reproduce_item *item = &r->items[i];
         if (!is_missing(item))
             continue;

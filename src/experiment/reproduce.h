@@ -44,6 +44,7 @@ struct reproduce_options {
     const char *const *assignments; /* "key=value" for every run */
     int n_assignments;
     const char *out;               /* folder of the runs and tables */
+    bool table_only;               /* nothing is run, only the table written */
     struct experiment_options run; /* of every run; config, out and measure are filled in */
     struct reproduce_hooks hooks;
 };

@@ -58,6 +58,14 @@ check "rows that were not run have no number" \
 grep '^|' out >table
 check "the same table is in a file" test "$(grep '^|' runs/T8.md)" = "$(cat table)"
 
+cp -r runs done && rm done/T8.*
+settings=("${short[@]:4}") # without data and threads
+expect_code 0 "what is done makes a table, without data" \
+    "$DER" reproduce T8 "${settings[@]}" --out done --threads 1 --table-only
+check "of the same numbers" test "$(grep '^| DER, 2 steps' out)" = "$(grep '^| DER, 2 steps' table)"
+check "in a file too" grep -q '^| DER, 2 steps' done/T8.md
+check "and nothing is run" test "$(ls -d done/*/ | wc -l)" -eq 2
+
 metrics=(runs/cifar100-b50-2-rn32.der.order{1,2}/metrics.jsonl)
 for key in avg_top1 last_top1 avg_top5; do
     read -r mean std < <(ends $key "${metrics[@]}" | awk '{ x[NR] = $1; s += $1 } END {
