@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Tables of docs/RESULTS.md and README.md from run folders.
 
-    tools/results.py RUNS       adds the runs in RUNS, as `der reproduce T1 --out RUNS` leaves them, to those in
+    tools/results.py RUNS       adds the runs in RUNS, as `der reproduce TABLE --out RUNS` leaves them, to those in
                                 docs/results/runs, reads all of these into docs/results/*.csv, and writes the tables
     tools/results.py --check    fails where the tables are not those of docs/results/*.csv
 
-The numbers are the program's own: steps.csv is what `der report --csv` says of the runs, table.csv what `der reproduce`
-says of the rows of Table 1 beside the paper's. Of a run its settings and what was measured after every step are kept. Tables stand between <!-- results:NAME --> and <!-- /results:NAME -->.
+The numbers are the program's own: steps.csv is what `der report --csv` says of the runs, T1.csv and its like what `der
+reproduce` says of the paper's rows. Of a run its settings and what was measured after every step are kept. Tables stand between <!-- results:NAME --> and <!-- /results:NAME -->.
 """
 import csv
 import json
@@ -23,7 +23,16 @@ DATA = ROOT / "docs" / "results"
 RUNS = DATA / "runs"
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "RESULTS.md")
 DER = os.environ.get("DER", str(ROOT / "build" / "der"))
-TABLE = "T1"
+MOST_STEPS = 11
+PAPER_TABLES = {  # of CIFAR-100
+    "T1": "Table 1: CIFAR100-B0",
+    "T2": "Table 2: CIFAR100-B50",
+    "T4": "Table 4: what the parts contribute",
+    "T5": "Table 5: transfer",
+    "T7": "Table 7: CIFAR100-B0, 32-layer network",
+    "T8": "Table 8: CIFAR100-B50, 32-layer network",
+    "fig1": "Figure 1: the sparsity loss",
+}
 
 
 # ---- reading runs -----------------------------------------------------------------------------------
@@ -51,42 +60,17 @@ def keep(runs):
 def collect():
     """Has the program read the runs, and keeps what it says."""
     folders = sorted(RUNS.iterdir())
-    done = [folder for folder in folders if is_finished(folder)]
+    config = json.loads((folders[0] / "config.json").read_text())
     with tempfile.TemporaryDirectory() as work:
-        for folder in folders:  # the program writes its table beside them
+        for folder in folders:  # the program writes its tables beside them
             shutil.copytree(folder, pathlib.Path(work) / folder.name)
         subprocess.run([DER, "report", *[folder.name for folder in folders], "--csv", "steps.csv", "--quiet"],
                        cwd=work, check=True)
-        row, orders = finished_row(done)
-        config = json.loads((done[0] / "config.json").read_text())
-        subprocess.run([DER, "reproduce", TABLE, "--out", ".", "--row", row, "--orders", ",".join(sorted(orders)),
-                        "--device", config["device"], "--precision", config["precision"], "--quiet"],
-                       cwd=work, check=True, stdout=subprocess.DEVNULL)
         shutil.copy(pathlib.Path(work) / "steps.csv", DATA / "steps.csv")
-        shutil.copy(pathlib.Path(work) / f"{TABLE}.csv", DATA / "table.csv")
-
-
-def finished_row(done):
-    """The row to ask for: all of its orders are there, so nothing is run, and others are shown as far as they are."""
-    rows = {}
-    for folder in done:
-        rows.setdefault(row_of(folder.name), set()).add(order_of(folder.name))
-    row = max(rows, key=lambda name: len(rows[name]))
-    for other, orders in rows.items():
-        if not orders <= rows[row]:
-            sys.exit(f"results: '{other}' has orders that '{row}' has not; finish those first")
-    return row, rows[row]
-
-
-def order_of(run):
-    return re.search(r"\.order(\d)$", run)[1]
-
-
-def row_of(run):
-    """The label that `der reproduce` has for a run folder of CIFAR-100 in equal steps."""
-    preset, rest = run.split(".", 1)
-    kind = "DER without pruning" if "prune=false" in rest else "joint" if rest.startswith("joint") else "DER"
-    return f"{kind}, {preset.rsplit('-', 1)[1]} steps"
+        for name in PAPER_TABLES:
+            subprocess.run([DER, "reproduce", name, "--out", ".", "--table-only", "--device", config["device"],
+                            "--precision", config["precision"]], cwd=work, check=True, stdout=subprocess.DEVNULL)
+            shutil.copy(pathlib.Path(work) / f"{name}.csv", DATA / f"{name}.csv")
 
 
 # ---- tables -----------------------------------------------------------------------------------------
@@ -118,28 +102,66 @@ def table(head, rows):
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
 
 
-def rows_table():
+def done_rows(name):
+    return [row for row in read_csv(f"{name}.csv") if int(row["runs"]) > 0]
+
+
+def rows_table(name="T1"):
     rows = [[row["row"], row["runs"], spread(row, "avg_top1"), spread(row, "last_top1"), number(row["params_m"], 2),
-             spread(row, "paper_avg_top1"), number(row["paper_params_m"], 2), f"{float(row['difference']):+.2f}"]
-            for row in read_csv("table.csv") if int(row["runs"]) > 0]
+             spread(row, "paper_avg_top1"), number(row["paper_params_m"], 2),
+             f"{float(row['difference']):+.2f}" if row["difference"] else "-"] for row in done_rows(name)]
     return table(["", "class orders", "average %", "last %", "parameters, M", "paper, average %", "paper, parameters, M",
                   "difference"], rows)
 
 
+def transfer_table():
+    rows = [[row["row"], row["runs"], spread(row, "bwt"), spread(row, "fwt"), number(row["paper_bwt"], 2),
+             number(row["paper_fwt"], 2)] for row in done_rows("T5")]
+    return table(["", "class orders", "backward", "forward", "paper, backward", "paper, forward"], rows)
+
+
+def other_tables():
+    """Those besides the first of which something has been run."""
+    names = [name for name in PAPER_TABLES if name != "T1" and done_rows(name)]
+    return "\n".join(f"**{PAPER_TABLES[name]}**\n\n{transfer_table() if name == 'T5' else rows_table(name)}"
+                     for name in names)
+
+
+def preset_of(run):
+    return run.split(".", 1)[0]
+
+
 def label(run):
-    return f"{row_of(run).split(',')[0]}, order {order_of(run)}"
+    """What a run folder of `der reproduce` holds, in words."""
+    rest, order = re.fullmatch(r"[^.]*\.(.*)\.order(\d)", run).groups()
+    method, _, changes = rest.partition(".")
+    changes = "." + changes if changes else ""
+    name = {"der": "DER", "finetune": "fine-tuning"}.get(method, method)
+    if ".prune=false" in changes:
+        name += " without pruning"
+        changes = changes.replace(".prune=false", "")
+    if changes:
+        name += f" ({changes[1:]})"
+    return f"{name}, order {order}"
 
 
 def steps_needed(run):
-    return int(run.split(".", 1)[0].rsplit("-", 1)[1])
+    settings = json.loads((RUNS / run / "config.json").read_text())["settings"]
+    return 1 + (settings["classes"] - settings["base_classes"]) // settings["step_classes"]
 
 
-def curves_table():
-    runs = by_run()
+def curves_of(preset, runs):
+    runs = {run: steps for run, steps in runs.items() if preset_of(run) == preset}
     most = max(map(steps_needed, runs))
     rows = [[label(run)] + [number(step["top1"], 2) for step in steps] + ["-"] * (most - len(steps)) +
             [number(steps[-1]["avg_top1"], 2) if len(steps) == steps_needed(run) else "-"] for run, steps in runs.items()]
-    return table(["top-1 % after step"] + [str(i + 1) for i in range(most)] + ["average"], rows)
+    return table([f"{preset}, top-1 % after step"] + [str(i + 1) for i in range(most)] + ["average"], rows)
+
+
+def curves_table():
+    """One for every protocol of few steps; the others would be too wide to read."""
+    runs = {run: steps for run, steps in by_run().items() if steps_needed(run) <= MOST_STEPS}
+    return "\n".join(curves_of(preset, runs) for preset in dict.fromkeys(map(preset_of, runs)))
 
 
 def sizes_table():
@@ -147,14 +169,14 @@ def sizes_table():
     for run, steps in by_run().items():
         last, needed = steps[-1], steps_needed(run)
         state = "finished" if len(steps) == needed else f"ended by hand after step {len(steps)} of {needed}"
-        rows.append([label(run), state, number(last["forgetting"], 2), f"{int(float(last['avg_params'])):,}",
-                     f"{int(last['params']):,}", f"{sum(float(step['seconds']) for step in steps) / 60:.1f}",
-                     f"{last['device']}, {last['precision']}"])
-    return table(["run", "state", "forgetting %", "parameters, mean over the steps", "after the last", "minutes",
-                  "computed by"], rows)
+        rows.append([f"{preset_of(run)}: {label(run)}", state, number(last["avg_top1"], 2), number(last["forgetting"], 2),
+                     f"{int(float(last['avg_params'])):,}", f"{int(last['params']):,}",
+                     f"{sum(float(step['seconds']) for step in steps) / 60:.1f}", f"{last['device']}, {last['precision']}"])
+    return table(["run", "state", "average %", "forgetting %", "parameters, mean over the steps", "after the last",
+                  "minutes", "computed by"], rows)
 
 
-TABLES = {"short": rows_table, "rows": rows_table, "curves": curves_table, "runs": sizes_table}
+TABLES = {"short": rows_table, "rows": rows_table, "others": other_tables, "curves": curves_table, "runs": sizes_table}
 
 
 def filled(text):
