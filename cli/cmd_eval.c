@@ -54,6 +54,12 @@ static const struct option options[] = {
      .type = OPTION_FLAG,
      .help = "show the accuracy of every class",
      .at = AT(per_class)},
+    {.name = "predictions",
+     .kind = KIND_FILE,
+     .argument = "FILE",
+     .help = "write what every image was taken for, a safetensors file",
+     .more = "docs/FORMATS.md says what is in it. A file that is there is replaced.",
+     .at = AT(evaluate.predictions)},
     JSON_ROW(json, "everything, as a JSON object"),
     QUIET_ROW(quiet, "show no progress"),
 };

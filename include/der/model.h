@@ -145,6 +145,8 @@ struct der_evaluate_options {
     void (*progress)(void *user, int64_t done, int64_t total); /* images, after every batch */
     bool (*cancelled)(void *user); /* true ends the test with DER_CANCELLED */
     void *user;                    /* argument of the two */
+    const char *
+        predictions; /* file to write: what every image was taken for, as docs/FORMATS.md has it (none) */
 };
 
 struct der_evaluation {

@@ -8,6 +8,7 @@
 #include "experiment/run_files.h"
 #include "predict/testing.h"
 #include "store/model_text.h"
+#include "store/prediction_file.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -303,6 +304,20 @@ static void tell_unknown(struct der_ctx *ctx, const struct dataset *set,
                 (long long)testing->unknown_images);
 }
 
+static enum der_status write_predictions(struct der_model *model, enum data_split split,
+                                         const struct evaluation *counts, const char *path)
+{
+    const struct model_info *info = &api_model(model)->info;
+    const struct prediction_file file = {.ctx = model->ctx,
+                                         .step = info->n_steps,
+                                         .split = split,
+                                         .classes = info->classes,
+                                         .n_classes = info->n_classes,
+                                         .predictions = counts->predictions,
+                                         .n = counts->n_predictions};
+    return prediction_file_write(&file, NULL, path);
+}
+
 enum der_status der_model_evaluate(struct der_model *model, struct der_data *data,
                                    enum der_split split, const struct der_evaluate_options *options,
                                    struct der_evaluation *out)
@@ -320,10 +335,13 @@ enum der_status der_model_evaluate(struct der_model *model, struct der_data *dat
         .batch = options->batch,
         .loader_threads = options->loader_threads > 0 ? options->loader_threads : 1,
         .bad_images = api_bad_images(options->bad_images),
+        .keeps_predictions = options->predictions,
         .hooks = {
             .tested = options->progress, .cancelled = options->cancelled, .user = options->user}};
     struct testing testing;
     enum der_status status = testing_run(model->predictor, data->set, &how, &testing);
+    if (status == DER_OK && options->predictions)
+        status = write_predictions(model, how.split, &testing.counts, options->predictions);
     if (status == DER_OK) {
         tell_unknown(model->ctx, data->set, &testing);
         summarise(&testing, out);

@@ -108,7 +108,11 @@ static enum der_status test(struct predictor *predictor, const struct dataset *s
                                                               : predictor_batch(predictor),
                                   .threads = options->loader_threads};
     const struct evaluation_options how = {
-        .be = model->classifier->be, .ops = &ops, .self = predictor, .data = &data};
+        .be = model->classifier->be,
+        .ops = &ops,
+        .self = predictor,
+        .data = &data,
+        .temperature = options->keeps_predictions ? model->info.temperature : 0};
     enum der_status status = evaluate(&how, model->info.n_classes, &options->hooks, &out->counts);
     view_free(view);
     TRY(status);

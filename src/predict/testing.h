@@ -12,6 +12,7 @@ struct testing_options {
     int batch; /* 0: the predictor's */
     int loader_threads;
     enum bad_images bad_images;
+    bool keeps_predictions;   /* in `counts` */
     struct train_hooks hooks; /* `tested` is told, `cancelled` asked */
 };
 

@@ -39,6 +39,32 @@ expect_code 0 "a run folder stands for its model" "$DER" eval run --data "$data"
 check "and gives the same" cmp out eval.json
 expect_code 0 "another batch size" "$DER" eval run --data "$data" --threads 1 --batch 7 --json
 check "counts the same" cmp out eval.json
+expect_code 0 "what every image was taken for is written" \
+    "$DER" eval run --data "$data" --threads 1 --predictions guesses.safetensors --json
+check "beside the same numbers" cmp out eval.json
+cat >guesses.py <<'PY'
+import json, struct, sys
+
+def read(path):
+    data = open(path, "rb").read()
+    (n,) = struct.unpack_from("<Q", data)
+    head = json.loads(data[8:8 + n])
+    def column(name, form):
+        begin, end = head[name]["data_offsets"]
+        return [x for (x,) in struct.iter_unpack("<" + form, data[8 + n + begin:8 + n + end])]
+    rows = zip(column("samples", "q"), column("labels", "i"), column("guesses", "i"), column("confidence", "f"))
+    return head["__metadata__"]["der"], sorted(rows)
+
+ours, runs = read("guesses.safetensors"), read("run/predictions.safetensors")
+right = sum(label == guess for _, label, guess, _ in ours[1])
+same = ours[0] == runs[0] and [row[:3] for row in ours[1]] == [row[:3] for row in runs[1]]
+close = all(abs(a[3] - b[3]) < 1e-5 for a, b in zip(ours[1], runs[1]))
+sys.exit(not (same and close and 100 * right / len(ours[1]) == json.load(open("eval.json"))["top1"]))
+PY
+check "as the run had it, and as right as that" python3 guesses.py
+check_fails "where nothing can be written, that is said" \
+    "$DER" eval run --data "$data" --threads 1 --predictions nowhere/guesses.safetensors
+check "by name" grep -q 'nowhere/guesses.safetensors' err
 expect_code 0 "in words" "$DER" eval run --data "$data" --threads 1 --per-class
 check "with all images" grep -Eq '^test accuracy: top-1 [0-9.]+ %, top-5 100.00 % of 80 images in 4 of' out
 check "and one line a class" test "$(grep -Ec '^ +[0-3] +20 ' out)" -eq 4
