@@ -23,7 +23,6 @@ struct bench_options {
     const char *widths;  /* der: channels of the trained extractor, layer by layer; NULL: all */
     const char *frozen_widths;    /* der: of the frozen ones */
     bool masks;                   /* der: channel masks are trained */
-    bool together;                /* der: frozen extractors are not a batch ahead */
     enum precision precision;     /* der */
     struct backend_tuning tuning; /* der */
     const char *file;             /* model, predict: the model file */

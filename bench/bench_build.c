@@ -131,6 +131,7 @@ static enum der_status add_training(struct graph *g, struct ids *ids, int batch)
     TRY(graph_softmax_xent(g, ids->logits, ids->labels, ids->weight, NULL, &ids->loss));
     TRY(graph_fuse(g));
     TRY(graph_backward(g));
+    g->hides_gradients = true;
     params_note_grads(&ids->extractor, g);
     params_note_grads(&ids->head, g);
     return params_sgd(uses, 2, g, ids->lr, &attr);

@@ -7,8 +7,7 @@
  *     frozen   the t - 1 frozen extractors alone
  *
  * What is trained is method/objective.h, the very graph of `der train`. A step should take little more than
- * its two parts together. On a device the frozen ones are a batch ahead, as in training, unless --together says
- * otherwise. Answers the same lines as bench_net.c.
+ * its two parts together. Answers the same lines as bench_net.c.
  */
 #include "bench.h"
 
@@ -46,7 +45,7 @@ struct der_bench {
     struct buffer *scalars;
     struct desks desks;
     struct assembly_cache assemblies;
-    struct sequence *sequence; /* of the frozen ones alone, or of a step that is a batch ahead */
+    struct sequence *sequence; /* of the frozen ones alone */
     struct buffer *image, *matrix;
 };
 
@@ -164,26 +163,11 @@ static enum der_status open_trained(struct der_bench *b, const struct bench_opti
                                  .frozen = b->frozen,
                                  .n_frozen = b->n_frozen,
                                  .desks = &b->desks,
-                                 .ahead = b->be->ops->is_device && !o->together,
                                  .scalars = b->scalars,
                                  .self = &b->objective,
                                  .describe = objective_describe};
     TRY(assembly_get(&b->assemblies, &plan, o->batch, out));
     return fill(b, (*out)->desk.image, (*out)->desk.labels, o->batch);
-}
-
-/* The copy, what is ahead, and what is trained beside it, as the feeder runs them. */
-static enum der_status join_ahead(struct der_bench *b, const struct assembly *assembly, int batch)
-{
-    struct sequence_item items[MAX_EXTRACTORS + 2];
-    const int n = assembly->ahead->n_items;
-    items[0] = assembly->sequence->items[0];
-    for (int i = 0; i < n; i++)
-        items[1 + i] = assembly->ahead->items[i];
-    items[1 + n] = assembly->sequence->items[1];
-    TRY(fill(b, assembly->next.image, NULL, batch));
-    TRY(sequence_run(assembly->ahead));
-    return sequence_new(b->be, items, n + 2, &b->sequence);
 }
 
 static enum der_status open_frozen(struct der_bench *b, int batch)
@@ -222,13 +206,11 @@ static enum der_status serve(struct der_bench *b, const struct bench_options *o)
         TRY(open_frozen(b, o->batch));
     else
         TRY(open_trained(b, o, &assembly));
-    if (assembly && assembly->ahead)
-        TRY(join_ahead(b, assembly, o->batch));
     printf("{\"setup_s\": %.3f, \"extractors\": %d}\n", bench_clock() - since, o->n_extractors);
     (void)fflush(stdout);
     if (is_frozen)
         return bench_obey(b->sequence, b->matrix, start_mib);
-    return bench_obey(b->sequence ? b->sequence : assembly->sequence, assembly->losses, start_mib);
+    return bench_obey(assembly->sequence, assembly->losses, start_mib);
 }
 
 /* Channels of a pruned network, separated by commas: of the stream stage by stage, then within every block. */

@@ -5,7 +5,8 @@
  *     der_bench step [--extractors N] ...
  *     der_bench der  [--extractors N] [--part step|train|frozen] [--masks] [--frozen-width X]
  *                    [--widths LIST] [--frozen-widths LIST]
- *                    [--precision f32|tf32|bf16] [--lanes N] [--thin-most N] [--weights-apart] [--together] ...
+ *                    [--precision f32|tf32|bf16] [--lanes N] [--thin-most N] [--weights-apart]
+ *                    [--gradients-apart] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  *     der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]
@@ -24,7 +25,7 @@ static const char USAGE[] =
     "                                      [--frozen-width X] [--widths LIST]\n"
     "                                      [--frozen-widths LIST] [--precision f32|tf32|bf16]\n"
     "                                      [--lanes N] [--thin-most N] [--weights-apart]\n"
-    "                                      [--together]\n"
+    "                                      [--gradients-apart]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n"
     "       der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]\n"
@@ -66,12 +67,12 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->masks = true;
             continue;
         }
-        if (strcmp(argv[i], "--together") == 0) {
-            o->together = true;
-            continue;
-        }
         if (strcmp(argv[i], "--weights-apart") == 0) {
             o->tuning.weights_apart = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--gradients-apart") == 0) {
+            o->tuning.gradients_apart = true;
             continue;
         }
         if (i + 1 == argc)

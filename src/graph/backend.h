@@ -44,9 +44,10 @@ enum precision { PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
 
 /* For measurements and tests: other ways to the same bits. Zero is what is used. */
 struct backend_tuning {
-    int side_streams;   /* cuda: how many programs of a group run side by side */
-    int thin_most;      /* cuda: channels up to which layers of frozen networks have own kernels */
-    bool weights_apart; /* cuda: the update leaves weights in bf16 to a launch of their own */
+    int side_streams;     /* cuda: how many programs of a group run side by side */
+    int thin_most;        /* cuda: channels up to which frozen layers have own kernels */
+    bool weights_apart;   /* cuda: the update leaves weights in bf16 to a launch of their own */
+    bool gradients_apart; /* cuda: gradients in bf16 are written out before the update reads them */
 };
 
 struct backend_options {

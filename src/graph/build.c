@@ -132,12 +132,6 @@ enum der_status graph_add(struct graph *g, int a, int b, int *dst)
     return append(g, OP_ADD, (int[]){a, b}, 2, shape_of(g, a), NULL, dst);
 }
 
-enum der_status graph_copy(struct graph *g, int src, int *dst)
-{
-    TRY(append(g, OP_ADD, &src, 1, shape_of(g, src), NULL, dst));
-    return graph_expose(g, *dst);
-}
-
 enum der_status graph_scale_channel(struct graph *g, int src, int m, int *dst)
 {
     *dst = NO_VALUE;

@@ -53,6 +53,9 @@ struct graph {
     struct node *nodes; /* [n_nodes], in execution order */
     int n_nodes, node_capacity;
     bool runs_seldom; /* a hint, set by the caller: better compiled fast than made to run fast */
+    /* Set by the caller: only updates read gradients of parameters, so that a back end need not write them where
+     * they are bound. */
+    bool hides_gradients;
     bool
         is_precise; /* set by the caller: results are answers (features, predictions), not a step of
                        * training; values inside are f32 whatever the back end's precision */
@@ -90,8 +93,6 @@ NODISCARD enum der_status graph_batchnorm(struct graph *g, int src,
                                           int *dst);
 NODISCARD enum der_status graph_relu(struct graph *g, int src, int *dst);
 NODISCARD enum der_status graph_add(struct graph *g, int a, int b, int *dst);
-/* dst = src, exposed. */
-NODISCARD enum der_status graph_copy(struct graph *g, int src, int *dst);
 NODISCARD enum der_status graph_scale_channel(struct graph *g, int src, int m, int *dst);
 NODISCARD enum der_status graph_scale(struct graph *g, int src, int factor, int *dst);
 NODISCARD enum der_status graph_maxpool(struct graph *g, int src, int kernel, int stride, int pad,

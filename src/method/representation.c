@@ -58,8 +58,6 @@ static enum der_status program(void *self, int batch, struct stage_program *out)
                                  .frozen = learner->extractors,
                                  .n_frozen = learner->n_extractors,
                                  .desks = &r->desks,
-                                 .ahead = learner->resident.is_wanted &&
-                                          batch == learner->options.config.batch,
                                  .scalars = r->scalars,
                                  .self = &r->objective,
                                  .describe = objective_describe};

@@ -78,7 +78,7 @@ NODISCARD enum der_status param_set_init(struct param_set *set, uint64_t seed, u
 /* Copies one parameter from or to the host, dense and row-major. */
 NODISCARD enum der_status param_write(struct param_set *set, int index, const float *host);
 NODISCARD enum der_status param_read(const struct param_set *set, int index, float *host);
-/* The same for its gradient. */
+/* The same for its gradient, where the graph that computes it does not hide it (graph.hides_gradients). */
 NODISCARD enum der_status param_read_grad(const struct param_set *set, int index, float *host);
 /* The same for the velocity of what is learnt, while the set is in training. */
 NODISCARD enum der_status param_write_velocity(struct param_set *set, int index, const float *host);

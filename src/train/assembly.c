@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-enum { MAX_FROZEN = SEQUENCE_MAX - 5 }; /* beside them: two feeds, copy, trained part, tally */
+enum { MAX_FROZEN = SEQUENCE_MAX - 3 }; /* beside them: feed, trained part, tally */
 
 void desks_init(struct desks *desks, struct backend *be, const struct resnet_spec *spec,
                 int64_t feature_dim)
@@ -14,29 +14,14 @@ void desks_init(struct desks *desks, struct backend *be, const struct resnet_spe
                             .feature_dim = feature_dim};
 }
 
-static void desk_fini(struct desk *desk)
-{
-    buffer_free(desk->image);
-    buffer_free(desk->labels);
-    buffer_free(desk->matrix);
-}
-
 void desks_fini(struct desks *desks)
 {
-    for (int i = 0; i < desks->n; i++)
-        desk_fini(&desks->item[i]);
+    for (int i = 0; i < desks->n; i++) {
+        buffer_free(desks->item[i].image);
+        buffer_free(desks->item[i].labels);
+        buffer_free(desks->item[i].matrix);
+    }
     desks->n = 0;
-}
-
-/* After a failure desk_fini releases what there is. */
-static enum der_status desk_init(const struct desks *desks, int batch, struct desk *desk)
-{
-    size_t rows = (size_t)batch;
-    size_t pixels = (size_t)desks->channels * (size_t)desks->height * (size_t)desks->width;
-    *desk = (struct desk){.batch = batch};
-    TRY(buffer_new(desks->be, rows * pixels * sizeof(float), &desk->image));
-    TRY(buffer_new(desks->be, rows * sizeof(int32_t), &desk->labels));
-    return buffer_new(desks->be, rows * (size_t)desks->feature_dim * sizeof(float), &desk->matrix);
 }
 
 static enum der_status desk_get(struct desks *desks, int batch, struct desk *out)
@@ -52,7 +37,12 @@ static enum der_status desk_get(struct desks *desks, int batch, struct desk *out
                         DESKS_MAX);
     /* Counted before it is complete, so that desks_fini releases whatever there is. */
     struct desk *desk = &desks->item[desks->n++];
-    TRY(desk_init(desks, batch, desk));
+    *desk = (struct desk){.batch = batch};
+    size_t rows = (size_t)batch;
+    size_t pixels = (size_t)desks->channels * (size_t)desks->height * (size_t)desks->width;
+    TRY(buffer_new(desks->be, rows * pixels * sizeof(float), &desk->image));
+    TRY(buffer_new(desks->be, rows * sizeof(int32_t), &desk->labels));
+    TRY(buffer_new(desks->be, rows * (size_t)desks->feature_dim * sizeof(float), &desk->matrix));
     *out = *desk;
     return DER_OK;
 }
@@ -151,6 +141,7 @@ static enum der_status compile(const struct assembly_plan *plan, struct assembly
         status = plan->describe(plan->self, g, &io);
     a->trains = io.n_losses > 0;
     g->is_precise = !a->trains;
+    g->hides_gradients = !plan->shows_gradients;
     if (status == DER_OK)
         status = program_compile(plan->be, g, &a->program);
     if (status == DER_OK)
@@ -161,72 +152,34 @@ static enum der_status compile(const struct assembly_plan *plan, struct assembly
     return status;
 }
 
-/* The features of the batch that follows have a place of their own, and are copied when their turn has come. */
-static enum der_status make_next(const struct assembly_plan *plan, struct assembly *a)
+/* Frozen extractors are independent of each other: group 0. What reads their features: group 1. */
+static enum der_status make_sequence(const struct assembly_plan *plan, struct assembly *a)
 {
-    struct graph *g;
-    int src;
-    int dst;
-    struct shape shape = shape_2d(a->desk.batch, plan->desks->feature_dim);
-    TRY(desk_init(plan->desks, a->desk.batch, &a->next));
-    TRY(graph_new(plan->be->ctx, &g));
-    enum der_status status = graph_input(g, "next", DTYPE_F32, shape, &src);
-    if (status == DER_OK)
-        status = graph_copy(g, src, &dst);
-    if (status == DER_OK)
-        status = program_compile(plan->be, g, &a->copy);
-    graph_free(g);
-    TRY(status);
-    TRY(program_bind(a->copy, src, (struct span){.buffer = a->next.matrix}));
-    return program_bind(a->copy, dst, (struct span){.buffer = a->desk.matrix});
-}
-
-/* Frozen extractors are independent of each other: one group. */
-static enum der_status list_frozen(const struct assembly_plan *plan, const struct assembly *a,
-                                   struct sequence_item items[MAX_FROZEN])
-{
+    struct sequence_item items[MAX_FROZEN + 1];
     const struct folded_use use = {.batch = a->desk.batch,
                                    .in_training = a->trains,
                                    .is_seldom = is_seldom(plan->desks, a->desk.batch)};
-    const struct desk *desk = a->copy ? &a->next : &a->desk;
+    if (plan->n_frozen > MAX_FROZEN)
+        return ctx_fail(plan->be->ctx, DER_ARG, "at most %d extractors can run together",
+                        MAX_FROZEN);
     int64_t col = 0;
     for (int i = 0; i < plan->n_frozen; i++) {
         const struct folded *folded;
         TRY(extractor_folded_for(plan->frozen[i], &use, &folded));
-        struct span feature = {desk->matrix, (size_t)col * sizeof(float), plan->desks->feature_dim};
-        TRY(folded_bind(folded, (struct span){.buffer = desk->image}, feature));
-        items[i] = (struct sequence_item){folded->program, STAGE_FROZEN};
+        struct span feature = {a->desk.matrix, (size_t)col * sizeof(float),
+                               plan->desks->feature_dim};
+        TRY(folded_bind(folded, (struct span){.buffer = a->desk.image}, feature));
+        items[i] = (struct sequence_item){folded->program, 0};
         col += resnet_feature_dim(&plan->frozen[i]->spec);
     }
-    return DER_OK;
-}
-
-static enum der_status make_sequences(const struct assembly_plan *plan, struct assembly *a)
-{
-    struct sequence_item items[MAX_FROZEN + 1];
-    int n = plan->n_frozen;
-    if (n > MAX_FROZEN)
-        return ctx_fail(plan->be->ctx, DER_ARG, "at most %d extractors can run together",
-                        MAX_FROZEN);
-    if (plan->ahead && n > 0)
-        TRY(make_next(plan, a));
-    TRY(list_frozen(plan, a, items));
-    if (a->copy) {
-        TRY(sequence_new(plan->be, items, n, &a->ahead));
-        items[0] = (struct sequence_item){a->copy, STAGE_COPY};
-        n = 1;
-    }
-    items[n] = (struct sequence_item){a->program, STAGE_TRAINED};
-    return sequence_new(plan->be, items, n + 1, &a->sequence);
+    items[plan->n_frozen] = (struct sequence_item){a->program, 1};
+    return sequence_new(plan->be, items, plan->n_frozen + 1, &a->sequence);
 }
 
 static void assembly_free(struct mem *mem, struct assembly *a)
 {
     sequence_free(a->sequence);
-    sequence_free(a->ahead);
     program_free(a->program);
-    program_free(a->copy);
-    desk_fini(&a->next);
     buffer_free(a->losses);
     buffer_free(a->rank);
     buffer_free(a->logits);
@@ -255,7 +208,7 @@ enum der_status assembly_get(struct assembly_cache *cache, const struct assembly
     a->desk = desk;
     enum der_status status = compile(plan, a);
     if (status == DER_OK)
-        status = make_sequences(plan, a);
+        status = make_sequence(plan, a);
     if (status != DER_OK) {
         assembly_free(&ctx->mem, a);
         return status;
@@ -276,9 +229,6 @@ void assembly_cache_fini(struct assembly_cache *cache)
 struct stage_program assembly_program(const struct assembly *assembly)
 {
     return (struct stage_program){.sequence = assembly->sequence,
-                                  .ahead = assembly->ahead,
-                                  .ahead_image = assembly->next.image,
-                                  .ahead_labels = assembly->next.labels,
                                   .image = assembly->desk.image,
                                   .labels = assembly->desk.labels,
                                   .scalars = assembly->scalars,

@@ -64,7 +64,7 @@ struct assembly_plan {
     int n_frozen;
     struct desks *desks;    /* columns of the matrix behind the frozen ones are the described
                                       * graph's */
-    bool ahead;             /* frozen extractors are a batch ahead, see struct stage_program */
+    bool shows_gradients;   /* they can be read after a run, which nothing needs but tests */
     struct buffer *scalars; /* [ASSEMBLY_MAX_SCALARS], the stage's */
     void *self;             /* argument of describe */
     NODISCARD enum der_status (*describe)(void *self, struct graph *g, struct assembly_io *io);
@@ -74,9 +74,6 @@ struct assembly {
     struct program *program;
     struct sequence *sequence;
     struct desk desk;                      /* borrowed from the desks */
-    struct desk next;                      /* owned; of the batch that follows, or empty */
-    struct program *copy;                  /* of its features, likewise */
-    struct sequence *ahead;                /* that makes them, likewise */
     struct buffer *losses, *rank, *logits; /* NULL where the graph has none */
     int n_logits;
     struct buffer *scalars; /* the stage's, NULL where the graph has none */

@@ -14,8 +14,6 @@ struct course {
     struct program *feed;         /* NULL: batches are written by the host */
     struct program *tally;
     struct sequence *sequence;
-    struct program *feed_ahead; /* where frozen extractors are a batch ahead; else these are NULL */
-    struct sequence *first;     /* the features of the first batch of an epoch */
 };
 
 struct feeder {
@@ -34,9 +32,7 @@ struct feeder {
     int32_t *labels;  /* [n_batches * batch] */
     int64_t *samples; /* [n_batches * batch] */
     int32_t *order;   /* [view->n][FEED_ITEM_WORDS] on its way to the back end */
-    bool is_ahead;    /* the features of the batch that is next are there */
     struct buffer *pixels, *levels, *order_there, *table, *clock;
-    struct buffer *clock_ahead;               /* of what is fed a batch ahead */
     struct buffer *losses, *ranks, *features; /* what is kept */
     struct course courses[MAX_COURSES];
     int n_courses;
@@ -88,7 +84,6 @@ static enum der_status open_resident(struct feeder *feeder)
     if (!feeder->order)
         return ctx_nomem(feeder->ctx);
     TRY(upload_levels(feeder));
-    TRY(buffer_new(feeder->be, CLOCK_WORDS * sizeof(int32_t), &feeder->clock_ahead));
     return buffer_new(feeder->be, n * FEED_ITEM_WORDS * sizeof *feeder->order,
                       &feeder->order_there);
 }
@@ -153,8 +148,6 @@ void feeder_forget(struct feeder *feeder)
 {
     for (int i = 0; i < feeder->n_courses; i++) {
         sequence_free(feeder->courses[i].sequence);
-        sequence_free(feeder->courses[i].first);
-        program_free(feeder->courses[i].feed_ahead);
         program_free(feeder->courses[i].feed);
         program_free(feeder->courses[i].tally);
     }
@@ -167,9 +160,8 @@ void feeder_free(struct feeder *feeder)
         return;
     struct mem *mem = &feeder->ctx->mem;
     feeder_forget(feeder);
-    struct buffer *buffers[] = {feeder->levels, feeder->order_there, feeder->table,
-                                feeder->clock,  feeder->clock_ahead, feeder->losses,
-                                feeder->ranks,  feeder->features};
+    struct buffer *buffers[] = {feeder->levels, feeder->order_there, feeder->table,   feeder->clock,
+                                feeder->losses, feeder->ranks,       feeder->features};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         buffer_free(buffers[i]);
     loader_free(feeder->loader);
@@ -193,31 +185,22 @@ static enum der_status bind(struct program *program, int value, struct buffer *b
                              : program_bind(program, value, (struct span){.buffer = buffer});
 }
 
-/* Where a batch is put. */
-struct feed_target {
-    struct buffer *clock;
-    bool ticks; /* the feed moves the clock on itself */
-    struct buffer *image, *labels;
-    struct buffer *scalars; /* or NULL */
-};
-
 static enum der_status describe_feed(const struct feeder *feeder, const struct feed_attr *attr,
-                                     const struct feed_target *target, struct graph *g,
-                                     struct feed_inputs *in, struct feed_outputs *out)
+                                     bool scalars, struct graph *g, struct feed_inputs *in,
+                                     struct feed_outputs *out)
 {
     *in = (struct feed_inputs){.table = NO_VALUE, .table_width = STAGE_MAX_SCALARS};
     TRY(graph_input(g, "pixels", DTYPE_I32, words_of(feeder->pixels), &in->pixels));
     TRY(graph_input(g, "levels", DTYPE_F32, words_of(feeder->levels), &in->levels));
     TRY(graph_input(g, "order", DTYPE_I32, words_of(feeder->order_there), &in->order));
-    TRY(graph_input(g, "clock", DTYPE_I32, words_of(target->clock), &in->clock));
-    if (target->scalars)
+    TRY(graph_input(g, "clock", DTYPE_I32, words_of(feeder->clock), &in->clock));
+    if (scalars)
         TRY(graph_input(g, "table", DTYPE_F32, words_of(feeder->table), &in->table));
-    TRY(graph_feed(g, in, attr, out));
-    return target->ticks ? graph_tally(g, in->clock, NULL, 0, attr->batch) : DER_OK;
+    return graph_feed(g, in, attr, out);
 }
 
-static enum der_status make_feed(struct feeder *feeder, const struct feed_target *target, int rows,
-                                 struct program **made)
+static enum der_status make_feed(struct feeder *feeder, const struct stage_program *program,
+                                 int rows, struct program **made)
 {
     struct feed_inputs in;
     struct feed_outputs out;
@@ -225,7 +208,7 @@ static enum der_status make_feed(struct feeder *feeder, const struct feed_target
     struct feed_attr attr = feeder->attr;
     attr.batch = rows;
     TRY(graph_new(feeder->ctx, &g));
-    enum der_status status = describe_feed(feeder, &attr, target, g, &in, &out);
+    enum der_status status = describe_feed(feeder, &attr, program->scalars != NULL, g, &in, &out);
     if (status == DER_OK)
         status = program_compile(feeder->be, g, made);
     graph_free(g);
@@ -233,26 +216,11 @@ static enum der_status make_feed(struct feeder *feeder, const struct feed_target
     TRY(bind(*made, in.pixels, feeder->pixels));
     TRY(bind(*made, in.levels, feeder->levels));
     TRY(bind(*made, in.order, feeder->order_there));
-    TRY(bind(*made, in.clock, target->clock));
+    TRY(bind(*made, in.clock, feeder->clock));
     TRY(bind(*made, in.table, feeder->table));
-    TRY(bind(*made, out.image, target->image));
-    TRY(bind(*made, out.labels, target->labels));
-    return bind(*made, out.now, target->scalars);
-}
-
-static enum der_status make_feeds(struct feeder *feeder, const struct stage_program *program,
-                                  int rows, struct course *course)
-{
-    const struct feed_target now = {.clock = feeder->clock,
-                                    .image = program->image,
-                                    .labels = program->labels,
-                                    .scalars = program->scalars};
-    const struct feed_target next = {.clock = feeder->clock_ahead,
-                                     .ticks = true,
-                                     .image = program->ahead_image,
-                                     .labels = program->ahead_labels};
-    TRY(make_feed(feeder, &now, rows, &course->feed));
-    return program->ahead ? make_feed(feeder, &next, rows, &course->feed_ahead) : DER_OK;
+    TRY(bind(*made, out.image, program->image));
+    TRY(bind(*made, out.labels, program->labels));
+    return bind(*made, out.now, program->scalars);
 }
 
 /* What is kept of an iteration, and where. */
@@ -310,63 +278,30 @@ static enum der_status make_tally(struct feeder *feeder, const struct stage_prog
     return DER_OK;
 }
 
-/* Programs in the order in which they are added. */
-struct item_list {
-    struct sequence_item item[SEQUENCE_MAX];
-    int n;
-};
-
-static void add_items(struct item_list *list, const struct sequence_item *items, int n)
+/* The feed comes before everything, the tally behind it. */
+static enum der_status make_sequence(struct feeder *feeder, struct course *course)
 {
-    memcpy(list->item + list->n, items, (size_t)n * sizeof *items);
-    list->n += n;
-}
-
-/* The next batch, and its features. */
-static void add_ahead(struct item_list *list, const struct course *course,
-                      const struct sequence *ahead)
-{
-    list->item[list->n++] = (struct sequence_item){course->feed_ahead, STAGE_FEED_AHEAD};
-    add_items(list, ahead->items, ahead->n_items);
-}
-
-/* The feed comes before everything, the tally behind it. What is ahead begins when the copy of what it gave
- * before is made, and then runs beside the training. */
-static enum der_status make_sequences(struct feeder *feeder, const struct stage_program *program,
-                                      struct course *course)
-{
-    struct item_list list = {.n = 0};
+    struct sequence_item items[SEQUENCE_MAX];
     const struct sequence *inner = course->inner;
-    const struct sequence *ahead = course->feed_ahead ? program->ahead : NULL;
-    int n_before = 0;
-    if (inner->n_items + (ahead ? ahead->n_items + 1 : 0) > SEQUENCE_MAX - 2)
+    int n = 0;
+    if (inner->n_items > SEQUENCE_MAX - 2)
         return ctx_fail(feeder->ctx, DER_ARG, "at most %d programs can run in an iteration",
                         SEQUENCE_MAX - 2);
     if (course->feed)
-        list.item[list.n++] = (struct sequence_item){course->feed, inner->items[0].group - 1};
-    if (ahead) {
-        while (n_before < inner->n_items && inner->items[n_before].group < STAGE_FEED_AHEAD)
-            n_before++;
-        add_items(&list, inner->items, n_before);
-        add_ahead(&list, course, ahead);
-    }
-    add_items(&list, inner->items + n_before, inner->n_items - n_before);
-    list.item[list.n] = (struct sequence_item){course->tally, list.item[list.n - 1].group + 1};
-    TRY(sequence_new(feeder->be, list.item, list.n + 1, &course->sequence));
-    if (!ahead)
-        return DER_OK;
-    list.n = 0;
-    add_ahead(&list, course, ahead);
-    return sequence_new(feeder->be, list.item, list.n, &course->first);
+        items[n++] = (struct sequence_item){course->feed, inner->items[0].group - 1};
+    memcpy(items + n, inner->items, (size_t)inner->n_items * sizeof *items);
+    n += inner->n_items;
+    items[n] = (struct sequence_item){course->tally, items[n - 1].group + 1};
+    return sequence_new(feeder->be, items, n + 1, &course->sequence);
 }
 
 static enum der_status get_course(struct feeder *feeder, const struct stage_program *program,
-                                  const struct course **out)
+                                  struct sequence **out)
 {
     int rows = feeder->data.mode == LOADER_EVAL ? feeder->data.batch : feeder->rows;
     for (int i = 0; i < feeder->n_courses; i++)
         if (feeder->courses[i].inner == program->sequence) {
-            *out = &feeder->courses[i];
+            *out = feeder->courses[i].sequence;
             return DER_OK;
         }
     if (feeder->n_courses == MAX_COURSES)
@@ -376,10 +311,10 @@ static enum der_status get_course(struct feeder *feeder, const struct stage_prog
     struct course *course = &feeder->courses[feeder->n_courses++];
     *course = (struct course){.inner = program->sequence};
     if (feeder->pixels)
-        TRY(make_feeds(feeder, program, rows, course));
+        TRY(make_feed(feeder, program, rows, &course->feed));
     TRY(make_tally(feeder, program, rows, &course->tally));
-    TRY(make_sequences(feeder, program, course));
-    *out = course;
+    TRY(make_sequence(feeder, course));
+    *out = course->sequence;
     return DER_OK;
 }
 
@@ -416,14 +351,12 @@ enum der_status feeder_start(struct feeder *feeder, uint32_t epoch, const float 
     int64_t rows = feeder->n_batches * feeder->data.batch;
     feeder->next = 0;
     feeder->rows = 0;
-    feeder->is_ahead = false;
     feeder->scalars = scalars;
     for (int64_t i = 0; i < rows; i++)
         feeder->labels[i] = -1;
     TRY(buffer_write(feeder->clock, 0, clock, sizeof clock));
     if (!feeder->pixels)
         return loader_start(feeder->loader, epoch, 0);
-    TRY(buffer_write(feeder->clock_ahead, 0, clock, sizeof clock));
     if (scalars)
         TRY(buffer_write(feeder->table, 0, scalars, feeder->table->bytes));
     return write_order(feeder, epoch);
@@ -463,33 +396,20 @@ static enum der_status write_batch(struct feeder *feeder, const struct stage_pro
     size_t image = (size_t)spec->channels * (size_t)spec->height * (size_t)spec->width;
     TRY(buffer_write(program->image, 0, batch->images, n * image * sizeof(float)));
     TRY(buffer_write(program->labels, 0, batch->labels, n * sizeof *batch->labels));
-    if (program->ahead)
-        TRY(buffer_write(program->ahead_image, 0, batch->images, n * image * sizeof(float)));
     if (!program->scalars)
         return DER_OK;
     return buffer_write(program->scalars, 0, feeder->scalars + feeder->next * STAGE_MAX_SCALARS,
                         STAGE_MAX_SCALARS * sizeof *feeder->scalars);
 }
 
-/* The features of this batch, where the iteration before has not made them. */
-static enum der_status catch_up(struct feeder *feeder, const struct stage_program *program,
-                                const struct course *course)
-{
-    if (!program->ahead || feeder->is_ahead)
-        return DER_OK;
-    feeder->is_ahead = course->first != NULL; /* the host is never ahead */
-    return sequence_run(course->first ? course->first : program->ahead);
-}
-
 enum der_status feeder_run(struct feeder *feeder, const struct stage_program *program)
 {
-    const struct course *course = NULL;
+    struct sequence *sequence = NULL;
     assert(feeder->rows > 0 && (feeder->scalars || !program->scalars));
-    TRY(get_course(feeder, program, &course));
+    TRY(get_course(feeder, program, &sequence));
     if (!feeder->pixels)
         TRY(write_batch(feeder, program));
-    TRY(catch_up(feeder, program, course));
-    TRY(sequence_run(course->sequence));
+    TRY(sequence_run(sequence));
     feeder->next++;
     return DER_OK;
 }

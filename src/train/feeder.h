@@ -15,25 +15,15 @@
 
 enum { STAGE_MAX_LOSSES = 8, STAGE_MAX_SCALARS = 8 };
 
-/* Groups of a stage's sequences, in the order in which they run. */
-enum { STAGE_COPY, STAGE_FEED_AHEAD, STAGE_FROZEN, STAGE_TRAINED };
-
-/* What a stage has compiled for one batch size. Borrowed from the stage.
- *
- * Frozen extractors need nothing of what is being trained, so they can be a batch ahead: while a batch is trained on,
- * the features of the one that follows come to be. Then `ahead` has the frozen ones alone, which read ahead_image, and
- * `sequence` begins with a copy of what they gave and trains. The numbers are the same. */
+/* What a stage has compiled for one batch size. Borrowed from the stage. */
 struct stage_program {
     struct sequence *sequence;
-    struct sequence *ahead;      /* NULL: the sequence has the frozen extractors too */
-    struct buffer *ahead_image;  /* [batch, c, h, w] */
-    struct buffer *ahead_labels; /* i32 [batch]; nobody reads them */
-    struct buffer *image;        /* [batch, c, h, w] */
-    struct buffer *labels;       /* i32 [batch] */
-    struct buffer *scalars;      /* [STAGE_MAX_SCALARS], or NULL: it has none */
-    struct buffer *losses;       /* [n_losses]; NULL when n_losses is 0 */
-    struct buffer *rank;         /* i32 [batch], or NULL: accuracy is not measured */
-    struct buffer *logits;       /* [batch, n_logits], or NULL: they stay inside */
+    struct buffer *image;   /* [batch, c, h, w] */
+    struct buffer *labels;  /* i32 [batch] */
+    struct buffer *scalars; /* [STAGE_MAX_SCALARS], or NULL: it has none */
+    struct buffer *losses;  /* [n_losses]; NULL when n_losses is 0 */
+    struct buffer *rank;    /* i32 [batch], or NULL: accuracy is not measured */
+    struct buffer *logits;  /* [batch, n_logits], or NULL: they stay inside */
     int n_logits;
     struct buffer *matrix; /* [batch, columns] features */
 };

@@ -103,6 +103,7 @@ static void step_init(struct step *step, const struct backend_ops *ops)
                                  .frozen = &step->frozen,
                                  .n_frozen = 1,
                                  .desks = &step->desks,
+                                 .shows_gradients = true,
                                  .scalars = step->scalars,
                                  .self = &step->objective,
                                  .describe = objective_describe};

@@ -150,6 +150,7 @@ static enum der_status compile(struct rig *rig)
         ids.loss[i] = NO_VALUE;
     struct graph *g;
     TRY(graph_new(rig->ctx, &g));
+    g->hides_gradients = true;
     enum der_status status = describe(rig, g, &ids);
     if (status == DER_OK)
         status = program_compile(rig->be, g, &rig->program);

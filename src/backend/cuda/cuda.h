@@ -36,7 +36,7 @@ struct cuda_backend {
     enum precision precision; /* of training */
     bool deterministic;
     int thin_most; /* channels: layers of folded networks that have no more are for own kernels */
-    bool weights_apart;
+    bool weights_apart, gradients_apart;
     int n_side; /* streams of `side` that are used */
     cudaStream_t stream;
     cudaStream_t side[CUDA_SIDE_STREAMS];
@@ -62,6 +62,9 @@ struct cuda_value {
     char *data;     /* address of what kernels see, once resolved */
     char *outside;  /* images of the caller: address of the original, once resolved */
     int64_t pitch;  /* matrices: elements from one row to the next, once resolved */
+    /* A gradient of weights that stays inside the program, as this convolution writes it in bf16, whatever it is
+     * bound to; else NULL. */
+    const struct cuda_conv *raw;
 };
 
 enum { DERIVED_SOURCES = 5 }; /* weights, gamma, beta, mean, var */
@@ -78,7 +81,7 @@ struct cuda_derived {
 };
 
 /* A convolution and everything round it. The step's scratch holds the gradient of weights as
- * [k, r, s, c], before it is written out, and cuDNN's workspace. */
+ * [k, r, s, c], before it is written out (unless it stays raw), and cuDNN's workspace. */
 struct cuda_conv {
     struct cuda_conv_shape shape;
     const struct dnn_plan *plan; /* NULL: own kernels */
@@ -132,9 +135,10 @@ struct cuda_program {
     size_t derived_bytes, tables_bytes, n_counters;
     char *tables; /* host side of the tables; in the arena */
     enum precision precision;
-    enum cuda_type type; /* of images inside */
-    bool folded;         /* all its convolutions are CONV2D_AFFINE */
-    bool seldom;         /* kernels that have to be made at run time are not worth it */
+    enum cuda_type type;  /* of images inside */
+    bool folded;          /* all its convolutions are CONV2D_AFFINE */
+    bool seldom;          /* kernels that have to be made at run time are not worth it */
+    bool hides_gradients; /* see graph.hides_gradients */
     bool resolved;
     uint64_t epoch; /* moves whenever addresses have changed */
 };
@@ -171,6 +175,8 @@ NODISCARD enum der_status cuda_sync(struct backend *be);
 NODISCARD enum der_status cuda_compile(struct backend *be, const struct graph *g,
                                        struct program **out);
 void cuda_program_free(struct backend *be, struct program *program);
+/* What a value takes inside the program, where it has memory there. */
+size_t cuda_value_bytes(const struct cuda_program *p, const struct cuda_value *value);
 
 /* ---- cuda_layout.c ------------------------------------------------------------------------------ */
 
@@ -221,6 +227,10 @@ NODISCARD enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_ste
 NODISCARD enum der_status cuda_conv_prefetch(struct cuda_program *p, const struct graph *g);
 /* True when a convolution reads the caller's picture itself, so that no copy inside is needed. */
 bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *node);
+/* The result of a gradient of weights, for which there is a plan, stays raw. Before memory is planned. */
+void cuda_conv_stay_raw(struct cuda_program *p, struct cuda_step *step);
+/* Of a gradient of weights as it is computed: [k, r, s, c] with padding. */
+size_t cuda_conv_raw_bytes(const struct cuda_conv *conv);
 
 /* ---- cuda_thin.c: what the kernels for thin layers serve, and how they cut it up --------------------- */
 
@@ -239,8 +249,6 @@ NODISCARD enum der_status cuda_derived_find(struct cuda_program *p, const struct
                                             int *out);
 /* Orders the table, once all are known. */
 void cuda_derived_finish(struct cuda_program *p);
-/* Finds those that the update can write itself. */
-NODISCARD enum der_status cuda_derived_keep(struct cuda_program *p);
 /* What a derived weight is, for the current addresses. */
 struct cuda_weights cuda_derived_row(const struct cuda_program *p, int index);
 void cuda_derived_table(struct cuda_program *p);
@@ -252,6 +260,11 @@ NODISCARD enum der_status cuda_derived_refresh_one(struct cuda_program *p, int i
 bool cuda_derived_is_stale(const struct cuda_program *p);
 /* All are up to date with the present versions. */
 void cuda_derived_note(struct cuda_program *p);
+
+/* ---- cuda_update.c ------------------------------------------------------------------------------ */
+
+/* Finds the derived weights that updates can write, and the gradients that they can read as they are computed. */
+NODISCARD enum der_status cuda_update_plan(struct cuda_program *p);
 
 /* ---- cuda_gemm.c -------------------------------------------------------------------------------- */
 

@@ -2,6 +2,7 @@
  * A replayed iteration is the iteration: bit for bit what its steps give one by one, with whatever
  * has changed since it was captured.
  */
+#include "backend/cuda/cuda.h"
 #include "support/rig.h"
 #include "support/test_ctx.h"
 
@@ -58,6 +59,17 @@ static void change_trained(struct rig *rig, int step)
         assert_ok(rig->ctx, buffer_write(rig->trained->params->values, 0, weights, sizeof weights));
 }
 
+/* Whether some gradients go to the update as they are computed, as long as nobody asks for another way. */
+static void check_gradients(const struct rig *rig)
+{
+    const struct cuda_program *p = (const struct cuda_program *)rig->program;
+    bool any = false;
+    for (int v = 0; v < p->n_values; v++)
+        any |= p->values[v].raw != NULL;
+    assert_int_equal(any, rig->options.precision == PRECISION_BF16 &&
+                              !rig->options.tuning.gradients_apart);
+}
+
 /* A checksum over everything that was learnt and all losses. */
 static uint64_t train_rig(int threads, const struct rig_options *options, bool step_by_step,
                           event between)
@@ -66,6 +78,7 @@ static uint64_t train_rig(int threads, const struct rig_options *options, bool s
     struct rig *rig;
     uint64_t sum;
     assert_ok(ctx, rig_open(ctx, options, &rig));
+    check_gradients(rig);
     for (int i = 0; i < STEPS; i++) {
         float losses[N_LOSSES];
         if (step_by_step) /* forgets the capture, so that the next run goes step by step */
@@ -120,7 +133,8 @@ static void test_replay_survives_a_new_binding(void **state)
 }
 
 /* The update writes weights in bf16 to the bit as a launch of their own would, notices when they were changed by
- * others, and replays. The number of streams changes nothing either. */
+ * others, and replays; gradients that it reads in bf16 are those that launches of their own would write out. The
+ * number of streams changes nothing either. */
 static void test_other_ways_give_the_same_bytes(void **state)
 {
     (void)state;
@@ -132,10 +146,32 @@ static void test_other_ways_give_the_same_bytes(void **state)
         options.precision = PRECISION_BF16;
         const uint64_t sum = train_rig(1, &options, false, events[i]);
         assert_true(train_rig(1, &options, true, events[i]) == sum);
+        options.tuning.gradients_apart = true;
+        assert_true(train_rig(1, &options, false, events[i]) == sum);
         options.tuning.weights_apart = true;
+        assert_true(train_rig(1, &options, false, events[i]) == sum);
+        options.tuning.gradients_apart = false;
         assert_true(train_rig(1, &options, false, events[i]) == sum);
         options.tuning.side_streams = 1;
         assert_true(train_rig(1, &options, false, events[i]) == sum);
+    }
+}
+
+/* Stages of 33, 65, 131 and 261 channels, which are padded to 64, 128, 192 and 320, and whole ones. */
+static void test_gradients_of_any_width_go_straight_into_the_update(void **state)
+{
+    (void)state;
+    static const double widths[] = {0.51, 1.0};
+    if (!backend_is_usable(&cuda_backend))
+        skip();
+    for (int i = 0; i < 2; i++) {
+        struct rig_options options = RIG;
+        options.precision = PRECISION_BF16;
+        options.width = widths[i];
+        options.n_frozen = 1;
+        const uint64_t sum = train_rig(1, &options, false, nothing);
+        options.tuning.gradients_apart = true;
+        assert_true(train_rig(1, &options, false, nothing) == sum);
     }
 }
 
@@ -216,6 +252,7 @@ int main(void)
         cmocka_unit_test(test_replay_notices_new_weights_of_a_frozen_extractor),
         cmocka_unit_test(test_replay_survives_a_new_binding),
         cmocka_unit_test(test_other_ways_give_the_same_bytes),
+        cmocka_unit_test(test_gradients_of_any_width_go_straight_into_the_update),
         cmocka_unit_test(test_training_in_bf16_repeats_itself),
         cmocka_unit_test(test_any_number_of_threads_gives_the_same_bytes),
         cmocka_unit_test(test_without_a_gpu_there_is_one_sentence),

@@ -3,6 +3,8 @@
  */
 #include "backend/cuda/cuda.h"
 
+#include <assert.h>
+
 /* Values of a convolution node by what they are to the forward pass. */
 struct operands {
     int src, weights, dst;
@@ -182,7 +184,7 @@ static enum der_status run_d_src(struct cuda_program *p, const struct cuda_step 
     return run_plan(p, step, pointers, 0, stream);
 }
 
-static size_t stage_bytes(const struct cuda_conv *conv)
+size_t cuda_conv_raw_bytes(const struct cuda_conv *conv)
 {
     const struct cuda_conv_shape *s = &conv->shape;
     return cuda_aligned((size_t)(s->k * s->r * s->s * s->c) *
@@ -210,7 +212,7 @@ static enum der_status run_d_weights(struct cuda_program *p, const struct cuda_s
     void *d_dst = p->values[at.dst].data;
     if (conv->plan) {
         const struct dnn_pointers pointers = {.image = src, .weights = stage, .result = d_dst};
-        TRY(run_plan(p, step, pointers, stage_bytes(conv), stream));
+        TRY(run_plan(p, step, pointers, cuda_conv_raw_bytes(conv), stream));
     } else {
         TRY(cuda_check(
             ctx, cuda_conv_d_weights(&conv->shape, (float *)(void *)stage, src, d_dst, stream),
@@ -221,6 +223,16 @@ static enum der_status run_d_weights(struct cuda_program *p, const struct cuda_s
                       cuda_export_weights(value_data(&p->values[at.weights]), stage,
                                           conv->grad_type, &sizes, stream),
                       "writing a gradient out");
+}
+
+static enum der_status run_raw_d_weights(struct cuda_program *p, const struct cuda_step *step,
+                                         cudaStream_t stream)
+{
+    const struct operands at = operands_of(&step->node);
+    const struct dnn_pointers pointers = {.image = p->values[at.src].data,
+                                          .weights = p->values[at.weights].data,
+                                          .result = p->values[at.dst].data};
+    return run_plan(p, step, pointers, 0, stream);
 }
 
 static enum der_status run_thin(struct cuda_program *p, const struct cuda_step *step,
@@ -375,7 +387,7 @@ static size_t gradient_bytes(const struct cuda_program *p, const struct cuda_ste
         return cuda_stem_scratch(&stem);
     }
     if (!conv->thin)
-        return stage_bytes(conv);
+        return cuda_conv_raw_bytes(conv);
     const struct cuda_thin_grad_tile tile =
         cuda_thin_grad_tile_of(&conv->shape, cuda_of(p)->shared);
     return cuda_thin_scratch(&conv->shape, &tile);
@@ -399,4 +411,15 @@ enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
         step->scratch_bytes = gradient_bytes(p, step);
     step->scratch_bytes += conv->plan ? cuda_aligned(conv->plan->workspace) : 0;
     return DER_OK;
+}
+
+void cuda_conv_stay_raw(struct cuda_program *p, struct cuda_step *step)
+{
+    struct cuda_value *d_weights = step_out(p, step, 0);
+    assert(step->conv->plan && step->conv->grad_type == CUDA_BF16);
+    /* Its memory is the program's, even if the caller has bound some. */
+    d_weights->kind = VALUE_TEMP;
+    d_weights->raw = step->conv;
+    step->run = run_raw_d_weights;
+    step->scratch_bytes -= cuda_conv_raw_bytes(step->conv);
 }

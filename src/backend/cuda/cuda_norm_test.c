@@ -5,6 +5,7 @@
 #include "backend/cuda/kernels.h"
 #include "core/rng.h"
 #include "graph/backend.h"
+#include "support/bf16.h"
 #include "support/tensor_check.h"
 #include "support/test_ctx.h"
 
@@ -60,21 +61,6 @@ static void assert_cuda(cudaError_t error)
 {
     if (error != cudaSuccess)
         fail_msg("%s", cudaGetErrorString(error));
-}
-
-static uint16_t to_bf16(float x)
-{
-    uint32_t word;
-    memcpy(&word, &x, sizeof word);
-    return (uint16_t)((word + 0x7fffU + (word >> 16 & 1U)) >> 16);
-}
-
-static float of_bf16(uint16_t half)
-{
-    const uint32_t word = (uint32_t)half << 16;
-    float x;
-    memcpy(&x, &word, sizeof x);
-    return x;
 }
 
 /* ---- between host and device ---------------------------------------------------------------------- */

@@ -104,8 +104,10 @@ struct planner {
     int n_items;
 };
 
-static size_t value_bytes(const struct cuda_program *p, const struct cuda_value *value)
+size_t cuda_value_bytes(const struct cuda_program *p, const struct cuda_value *value)
 {
+    if (value->raw)
+        return cuda_conv_raw_bytes(value->raw);
     const struct shape *shape = &value->slot.shape;
     size_t element = value_type(p, value) == CUDA_BF16 ? 2 : 4;
     if (!value->image)
@@ -126,7 +128,7 @@ static int inherited_item(const struct planner *plan, int i, int k)
     const struct cuda_value *to = &plan->p->values[node->out[k]];
     int item = plan->item_of[source];
     if (item < 0 || plan->items[item].last != i || from->image != to->image ||
-        value_bytes(plan->p, from) != value_bytes(plan->p, to))
+        cuda_value_bytes(plan->p, from) != cuda_value_bytes(plan->p, to))
         return -1;
     return item;
 }
@@ -135,7 +137,7 @@ static void add_item(struct planner *plan, int value)
 {
     int item = plan->n_items++;
     plan->items[item] =
-        (struct memplan_item){.bytes = value_bytes(plan->p, &plan->p->values[value]),
+        (struct memplan_item){.bytes = cuda_value_bytes(plan->p, &plan->p->values[value]),
                               .first = plan->first[value],
                               .last = plan->last[value]};
     plan->item_of[value] = item;
@@ -253,7 +255,7 @@ static enum der_status build(struct cuda_program *p, const struct graph *g, bool
     TRY(cuda_conv_prefetch(p, g));
     TRY(make_steps(p, g, flags));
     cuda_derived_finish(p);
-    TRY(cuda_derived_keep(p));
+    TRY(cuda_update_plan(p));
     cuda_lanes_plan(p);
     return plan_memory(p, g);
 }
@@ -277,6 +279,7 @@ static void choose_kind(struct cuda_program *p, const struct graph *g)
     p->precision = is_refined ? PRECISION_TF32 : cuda_of(p)->precision;
     p->type = p->precision == PRECISION_BF16 ? CUDA_BF16 : CUDA_F32;
     p->seldom = g->runs_seldom || is_refined;
+    p->hides_gradients = g->hides_gradients;
     p->folded = true;
     for (int i = 0; i < g->n_nodes; i++)
         p->folded &= !cuda_is_conv(g->nodes[i].op) || g->nodes[i].op == OP_CONV2D_AFFINE;

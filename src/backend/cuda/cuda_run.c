@@ -47,7 +47,7 @@ static void resolve_owner(const struct cuda_program *p, struct cuda_value *value
     const struct slot *slot = &value->slot;
     value->pitch = slot->shape.rank == 2 ? slot->shape.dim[1] : 1;
     value->data = p->block + value->offset;
-    if (!slot->is_external)
+    if (!slot->is_external || value->raw)
         return;
     value->outside = (char *)slot->span.buffer->data + slot->span.offset;
     if (!value->image)

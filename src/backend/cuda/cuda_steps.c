@@ -303,7 +303,9 @@ static cudaError_t run_mask_sparsity(struct cuda_program *p, const struct cuda_s
 /* What a block takes of parameter i of an update. */
 static int64_t per_block(const struct cuda_program *p, const struct cuda_step *step, int i)
 {
-    return cuda_sgd_per_block(step->keeps[i] < 0 ? 0 : p->derived[step->keeps[i]].shape.area);
+    const struct cuda_value *gradient = step_in(p, step, 2 + 3 * i);
+    const bool has_kernels = step->keeps[i] >= 0 || gradient->raw;
+    return cuda_sgd_per_block(has_kernels ? shape_spatial(gradient->slot.shape) : 0);
 }
 
 static int64_t n_blocks(const struct cuda_program *p, const struct cuda_step *step, int i,
@@ -411,6 +413,28 @@ static void fill_masks(struct cuda_program *p, const struct cuda_step *step, cha
     }
 }
 
+/* What else the update has to do with weights of convolutions. */
+static void fill_kernels(const struct cuda_program *p, const struct cuda_step *step, int i,
+                         struct cuda_sgd_span *span)
+{
+    const struct cuda_value *gradient = step_in(p, step, 2 + 3 * i);
+    if (step->keeps[i] >= 0) {
+        const struct cuda_weights copy = cuda_derived_row(p, step->keeps[i]);
+        span->copy = copy.dst;
+        span->c = copy.c;
+        span->area = copy.area;
+        span->c_stored = copy.c_stored;
+    }
+    if (gradient->raw) {
+        assert(!span->copy || span->c_stored == gradient->raw->shape.c);
+        span->g = NULL;
+        span->raw = gradient->data;
+        span->c = gradient->slot.shape.dim[1];
+        span->area = shape_spatial(gradient->slot.shape);
+        span->c_stored = gradient->raw->shape.c;
+    }
+}
+
 static void fill_spans(struct cuda_program *p, const struct cuda_step *step, char *table)
 {
     int64_t first_block = 0;
@@ -430,13 +454,7 @@ static void fill_spans(struct cuda_program *p, const struct cuda_step *step, cha
             .first_block = first_block,
             .per_block = per_block(p, step, i),
         };
-        if (step->keeps[i] >= 0) {
-            const struct cuda_weights copy = cuda_derived_row(p, step->keeps[i]);
-            span.copy = copy.dst;
-            span.c = copy.c;
-            span.area = copy.area;
-            span.c_stored = copy.c_stored;
-        }
+        fill_kernels(p, step, i, &span);
         first_block += n_blocks(p, step, i, span.count);
         memcpy(table + (size_t)i * sizeof span, &span, sizeof span);
     }

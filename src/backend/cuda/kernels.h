@@ -173,15 +173,17 @@ cudaError_t cuda_mask_sparsity(const struct cuda_mask *masks, int n,
 
 struct cuda_sgd_span {
     float *p;
-    const float *g;
+    const float *g; /* NULL with `raw` */
     float *v;
     int64_t count;
     int64_t cols;                      /* of one row */
     int64_t p_pitch, g_pitch, v_pitch; /* from row to row; all equal to cols when dense */
     int64_t first_block;               /* blocks of all spans before it */
     int64_t per_block;                 /* numbers that a block takes */
-    /* Weights [k, c, area]: where they are written in bf16 as [k, area, c_stored] too; NULL: nowhere. */
+    /* Weights [k, c, area] in bf16 as [k, area, c_stored]: where they are written too, and where their gradients
+     * are; each may be NULL. */
     void *copy;
+    const void *raw;
     int64_t c, area, c_stored;
 };
 
@@ -193,7 +195,7 @@ struct cuda_sgd {
     float momentum, decay, gain, low, high;
 };
 cudaError_t cuda_sgd(const struct cuda_sgd *args, cudaStream_t stream);
-/* Numbers of a span that a block takes; area: 0 for one without a copy. 0: there can be no copy. */
+/* Numbers of a span that a block takes; area: 0 for one without copy and raw gradients. 0: it can have neither. */
 int64_t cuda_sgd_per_block(int64_t area);
 
 /* ---- feed.cu: FEED and TALLY ---------------------------------------------------------------------- */

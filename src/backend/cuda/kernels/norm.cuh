@@ -28,8 +28,8 @@ enum {
     VECTOR = 8,
     NORM_THREADS = 512,
     NORM_WARPS = NORM_THREADS / 32,
-    SUMS_BLOCKS = 132, /* one for each multiprocessor of an H200; all that each leaves is read by all */
-    APPLY_BLOCKS = 264,
+    SUMS_BLOCKS = 128, /* nearly one for each multiprocessor of an H200; all that each leaves is read by all */
+    APPLY_BLOCKS = 256,
     SLICE_MIN = 16, /* channels */
     SLICE_MAX = 64, /* 128 bytes of bf16: narrower pieces of a longer row cost as much */
     COLUMNS_MAX = 2 * SLICE_MAX,
@@ -161,26 +161,58 @@ __device__ void block_columns(const A (&sums)[2 * V], struct norm_room &room)
     add_groups<slice::COLUMNS, NORM_WARPS>(room, room.mine);
 }
 
-/* Partial sums: [slice][part][COLUMNS]. */
-template <int COLUMNS>
-__device__ void leave_partial(double *partial, const struct walk &w, const struct norm_room &room)
+/* Partial sums: [slice][part][COLUMNS]; as exact as what a thread adds up, since all of them are read by all blocks. */
+template <typename A, int COLUMNS>
+__device__ void leave_partial(A *partial, const struct walk &w, const struct norm_room &room)
 {
     const int64_t part = (int64_t)blockIdx.x * w.summed + blockIdx.y;
     if (threadIdx.x < COLUMNS)
-        partial[part * COLUMNS + threadIdx.x] = room.mine[threadIdx.x];
+        partial[part * COLUMNS + threadIdx.x] = (A)room.mine[threadIdx.x];
 }
 
-template <int COLUMNS>
-__device__ void add_partial(const double *partial, const struct walk &w, struct norm_room &room)
+/* Neighbouring numbers that are read at once, from where other blocks have written them. */
+template <int BYTES> struct word;
+template <> struct word<4> {
+    typedef unsigned type;
+};
+template <> struct word<8> {
+    typedef uint2 type;
+};
+template <> struct word<16> {
+    typedef uint4 type;
+};
+template <typename A, int N> union pack {
+    typename word<N * sizeof(A)>::type raw;
+    A x[N];
+};
+
+template <typename A, int COLUMNS>
+__device__ void add_partial(const A *partial, const struct walk &w, struct norm_room &room)
 {
-    enum { GROUPS = NORM_THREADS / COLUMNS };
-    const double *mine = partial + (int64_t)blockIdx.x * w.summed * COLUMNS;
-    const int column = threadIdx.x % COLUMNS;
-    double x = 0.0;
-#pragma unroll 4
-    for (int part = threadIdx.x / COLUMNS; part < w.summed; part += GROUPS)
-        x += __ldcg(&mine[part * COLUMNS + column]);
-    room.warps[threadIdx.x / COLUMNS][column] = x;
+    enum { MOST = 16 / (int)sizeof(A), PER_WARP = COLUMNS / 32 };
+    enum { N = (int)MOST < (int)PER_WARP ? (int)MOST : (int)PER_WARP }; /* no more groups than room.warps has */
+    enum { PACKS = COLUMNS / N, GROUPS = NORM_THREADS / PACKS };
+    enum { AT_ONCE = 4 }; /* the second level of the cache takes its time */
+    typedef pack<A, N> numbers;
+    const numbers *mine = (const numbers *)partial + (int64_t)blockIdx.x * w.summed * PACKS;
+    const int at = threadIdx.x % PACKS;
+    const int group = threadIdx.x / PACKS;
+    A sums[N] = {};
+    for (int part = group; part < w.summed; part += AT_ONCE * GROUPS) {
+        numbers more[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++)
+            if (part + k * GROUPS < w.summed)
+                more[k].raw = __ldcg(&mine[(part + k * GROUPS) * PACKS + at].raw);
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; k++)
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                sums[i] += part + k * GROUPS < w.summed ? more[k].x[i] : (A)0;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        room.warps[group][at * N + i] = (double)sums[i];
     add_groups<COLUMNS, GROUPS>(room, room.totals);
 }
 
@@ -215,7 +247,7 @@ template <typename OP, int CX> struct coefs {
 
 template <typename OP, int CX>
 __global__ void __launch_bounds__(NORM_THREADS, OP::RESIDENT)
-    norm_sums_kernel(const typename OP::args args, const struct walk w, double *partial)
+    norm_sums_kernel(const typename OP::args args, const struct walk w)
 {
     typedef typename accumulator<typename OP::number>::type A;
     enum { V = OP::V, DEPTH = OP::DEPTH };
@@ -235,7 +267,7 @@ __global__ void __launch_bounds__(NORM_THREADS, OP::RESIDENT)
     }
     let_second_begin(); /* earlier, it would take room from other streams only to wait */
     block_columns<A, V, CX>(sums, room);
-    leave_partial<slice_of<V, CX>::COLUMNS>(partial, w, room);
+    leave_partial<A, slice_of<V, CX>::COLUMNS>((A *)args.scratch, w, room);
 }
 
 /* Row number i of the second pass. It goes back up, since the cache has the rows that came last. */
@@ -256,8 +288,9 @@ __device__ void refetch_rows(const typename OP::args &args, const struct walk &w
 
 template <typename OP, int CX>
 __global__ void __launch_bounds__(NORM_THREADS, OP::RESIDENT)
-    norm_apply_kernel(const typename OP::args args, const struct walk w, double *partial)
+    norm_apply_kernel(const typename OP::args args, const struct walk w)
 {
+    typedef typename accumulator<typename OP::number>::type A;
     enum { V = OP::V, DEPTH = OP::DEPTH };
     __shared__ struct norm_room room;
     const stand<V, CX> at(w);
@@ -271,7 +304,7 @@ __global__ void __launch_bounds__(NORM_THREADS, OP::RESIDENT)
     if (!is_early)
         refetch_rows<OP, DEPTH>(args, w, i, at.step, at.c, r);
     if (w.summed > 0)
-        add_partial<slice_of<V, CX>::COLUMNS>(partial, w, room);
+        add_partial<A, slice_of<V, CX>::COLUMNS>((const A *)args.scratch, w, room);
     k_of.make(args, room, w.stored);
     while (i < w.rows) {
 #pragma unroll
@@ -299,8 +332,7 @@ static inline cudaError_t launches_overlap(bool *out)
 
 /* overlaps: with the launch before it. */
 template <typename ARGS>
-static cudaError_t norm_start(void (*kernel)(ARGS, struct walk, double *), const ARGS *args,
-                              struct walk w, bool overlaps, cudaStream_t stream)
+static cudaError_t norm_start(void (*kernel)(ARGS, struct walk), const ARGS *args, struct walk w, bool overlaps, cudaStream_t stream)
 {
     cudaLaunchAttribute overlap = {};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -311,7 +343,7 @@ static cudaError_t norm_start(void (*kernel)(ARGS, struct walk, double *), const
     config.stream = stream;
     config.attrs = &overlap;
     config.numAttrs = overlaps ? 1 : 0;
-    return cudaLaunchKernelEx(&config, kernel, *args, w, (double *)args->scratch);
+    return cudaLaunchKernelEx(&config, kernel, *args, w);
 }
 
 static inline int64_t divide_up(int64_t n, int64_t by)
