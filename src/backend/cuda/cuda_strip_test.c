@@ -1,10 +1,12 @@
 /*
- * Kernels of strip.cu: every shape that there is, forwards and backwards, against the plain kernels (conv.cu); and the
- * rule that chooses them, which needs no GPU.
+ * Kernels of strip.cu: every shape that there is, forwards and backwards, against the plain kernels (conv.cu), and within
+ * the back end; and the rule that chooses them, which needs no GPU.
  */
 #include "backend/cuda/cuda.h"
 
 #include "support/cuda/conv_arrays.h"
+#include "support/opcase.h"
+#include "support/tensor_check.h"
 #include "support/test_ctx.h"
 
 #include <stdio.h>
@@ -100,6 +102,162 @@ static void test_gradient_of_data(void **state)
     compare_passes(&backwards, 1);
 }
 
+/* ---- the back end -------------------------------------------------------------------------------------- */
+
+static struct op_case case_of(enum op op, int shape)
+{
+    enum { N = 64 };
+    const struct conv_layer l = layer_of(shape, N);
+    const struct shape src = shape_4d(l.n, l.c, l.h, l.w);
+    const struct shape weights = shape_4d(l.k, l.c, l.kernel, l.kernel);
+    const struct shape dst = shape_4d(l.n, l.k, l.h, l.w);
+    struct op_case c = {.op = op, .n_in = 2, .out = {operand_result(dst)}, .n_out = 1};
+    c.attr.conv = (struct conv_attr){.stride = 1, .pad = 1};
+    c.in[CONV_SRC] = operand_normal(src);
+    c.in[CONV_WEIGHTS] = operand_normal(weights);
+    if (op == OP_CONV2D_D_SRC) {
+        c.in[CONV_D_SRC_D_DST] = operand_normal(dst);
+        c.in[CONV_D_SRC_WEIGHTS] = operand_normal(weights);
+        c.out[0] = operand_result(src);
+    } else if (op == OP_CONV2D_AFFINE) {
+        const struct shape vector = shape_1d(l.k);
+        c.n_in = AFFINE_N_IN;
+        c.attr.conv.eps = 1e-5f;
+        c.attr.conv.relu = true;
+        c.in[AFFINE_GAMMA] = operand_uniform(vector, 0.5, 1.5);
+        c.in[AFFINE_BETA] = operand_normal(vector);
+        c.in[AFFINE_MEAN] = operand_normal(vector);
+        c.in[AFFINE_VAR] = operand_uniform(vector, 0.5, 2.0);
+        c.in[AFFINE_RESIDUAL] = operand_normal(dst);
+    }
+    return c;
+}
+
+static void run_case(const struct op_case *c, bool strips, struct op_data *data)
+{
+    struct der_ctx *ctx = test_ctx_new(1);
+    struct backend *be = NULL;
+    struct op_runner runner;
+    const struct backend_options options = {.precision = PRECISION_BF16, .tuning.strips = strips};
+    assert_ok(ctx, backend_open(ctx, cuda_backend.name, &options, &be));
+    op_runner_init(&runner, be, c);
+    const struct cuda_program *p = (const struct cuda_program *)runner.program;
+    assert_int_equal(p->steps[0].conv->strip, strips);
+    op_runner_run(&runner, data);
+    op_runner_fini(&runner);
+    backend_close(be);
+    test_ctx_free(ctx);
+}
+
+/* Either result is rounded to eight bits, and so is, without strips, perhaps the sum before the bias: relative 2^-9,
+ * squared 4e-6, up to three times. */
+static void test_the_back_end_computes_the_same_with_strips(void **state)
+{
+    (void)state;
+    static const enum op ops[] = {OP_CONV2D, OP_CONV2D_AFFINE, OP_CONV2D_D_SRC};
+    static const int shapes[] = {0, 1, 3, 7}; /* all of them are whole tiles */
+    skip_elsewhere();
+    for (int i = 0; i < 3 * 4; i++) {
+        const struct op_case c = case_of(ops[i % 3], shapes[i / 3]);
+        struct op_data expected;
+        struct op_data actual;
+        char text[OPCASE_TEXT_MAX];
+        op_data_init(&expected, &c);
+        op_data_copy(&actual, &expected, &c);
+        run_case(&c, false, &expected);
+        run_case(&c, true, &actual);
+        assert_tensor_close(actual.out[0], expected.out[0], shape_count(c.out[0].shape), 1.2e-5,
+                            op_case_text(&c, text));
+        op_data_fini(&expected);
+        op_data_fini(&actual);
+    }
+}
+
+/* A program of one convolution of c channels into as many, 32 x 32 pixels; no GPU is asked anything. */
+struct one_step {
+    struct der_ctx *ctx;
+    struct cuda_backend cuda;
+    struct cuda_program p;
+    struct cuda_value values[3]; /* source, weights, result */
+    struct cuda_derived derived;
+    struct cuda_step step;
+    int in[2], out;
+};
+
+enum { SRC, WEIGHTS, DST };
+
+static void step_init(struct one_step *s, enum op op, int64_t n, int64_t c, bool strips)
+{
+    *s = (struct one_step){.ctx = test_ctx_new(1)};
+    const struct shape image = shape_4d(n, c, 32, 32);
+    for (int v = 0; v < 3; v++) {
+        s->values[v].slot.shape = v == WEIGHTS ? shape_4d(c, c, 3, 3) : image;
+        s->values[v].stored = c;
+    }
+    s->cuda.base.ctx = s->ctx;
+    s->cuda.strips = strips;
+    s->cuda.shared = 227 << 10;
+    s->p = (struct cuda_program){.base = {.be = &s->cuda.base},
+                                 .values = s->values,
+                                 .n_values = 3,
+                                 .derived = &s->derived,
+                                 .precision = PRECISION_BF16,
+                                 .type = CUDA_BF16};
+    arena_init(&s->p.arena, &s->ctx->mem);
+    s->out = op == OP_CONV2D_D_SRC ? SRC : op == OP_CONV2D_D_WEIGHTS ? WEIGHTS : DST;
+    s->in[0] = op == OP_CONV2D_D_SRC ? DST : SRC;
+    s->in[1] = op == OP_CONV2D_D_WEIGHTS ? DST : WEIGHTS;
+    s->step.node = (struct node){.op = op, .in = s->in, .n_in = 2, .out = &s->out, .n_out = 1};
+    s->step.node.attr.conv = (struct conv_attr){.stride = 1, .pad = 1};
+    assert_ok(s->ctx, cuda_conv_init(&s->p, &s->step));
+}
+
+static void step_fini(struct one_step *s)
+{
+    arena_fini(&s->p.arena);
+    test_ctx_free(s->ctx);
+}
+
+/* Without strips these layers are thin. */
+static void test_steps_take_strips_where_they_are_wanted(void **state)
+{
+    (void)state;
+    static const struct {
+        enum op op;
+        int64_t n;
+        bool strips, is_strip;
+    } cases[] = {{OP_CONV2D, 128, true, true},           {OP_CONV2D, 128, false, false},
+                 {OP_CONV2D, 32, true, false},           {OP_CONV2D_D_SRC, 128, true, true},
+                 {OP_CONV2D_D_SRC, 128, false, false},   {OP_CONV2D_D_SRC, 32, true, false},
+                 {OP_CONV2D_D_WEIGHTS, 128, true, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct one_step s;
+        step_init(&s, cases[i].op, cases[i].n, 32, cases[i].strips);
+        assert_int_equal(s.step.conv->strip, cases[i].is_strip);
+        assert_int_equal(s.step.conv->thin, !cases[i].is_strip);
+        assert_null(s.step.conv->plan);
+        step_fini(&s);
+    }
+}
+
+/* cuDNN, which is not there, would be asked for these otherwise; and what runs is not what runs for thin layers. */
+static void test_strips_need_no_plan(void **state)
+{
+    (void)state;
+    static const enum op ops[] = {OP_CONV2D, OP_CONV2D_D_SRC};
+    for (int i = 0; i < 2; i++) {
+        struct one_step strip;
+        struct one_step thin;
+        step_init(&strip, ops[i], 128, 64, true);
+        step_init(&thin, ops[i], 128, 32, false);
+        assert_null(strip.step.conv->plan);
+        assert_int_equal(strip.step.scratch_bytes, 0);
+        assert_true(strip.step.run != thin.step.run);
+        step_fini(&thin);
+        step_fini(&strip);
+    }
+}
+
 /* ---- the rule ------------------------------------------------------------------------------------------ */
 
 static void test_what_is_served(void **state)
@@ -171,6 +329,9 @@ int main(void)
         cmocka_unit_test(test_forward),
         cmocka_unit_test(test_forward_with_bias_residual_and_relu),
         cmocka_unit_test(test_gradient_of_data),
+        cmocka_unit_test(test_the_back_end_computes_the_same_with_strips),
+        cmocka_unit_test(test_steps_take_strips_where_they_are_wanted),
+        cmocka_unit_test(test_strips_need_no_plan),
         cmocka_unit_test(test_what_is_served),
         cmocka_unit_test(test_what_is_not_served),
         cmocka_unit_test(test_no_kernel_is_an_error),
