@@ -73,8 +73,8 @@ static cudaError_t find_encoder(decltype(&cuTensorMapEncodeTiled) *encode)
     return found == cudaDriverEntryPointSuccess && function ? cudaSuccess : cudaErrorNotSupported;
 }
 
-/* Boxes of an array in bf16: the last of `sizes`, `steps` and `box` belong to the slowest dimension. steps[i]: bytes from
- * one to the next in dimension i + 1. row: bytes of a box's first dimension, the swizzle. */
+/* Boxes of an array in bf16. steps[i]: bytes from one to the next in dimension i + 1. A box is as wide in its first
+ * dimension as the swizzle. */
 template <int RANK>
 static cudaError_t make_map(CUtensorMap *map, const void *data, const cuuint64_t (&sizes)[RANK],
                             const cuuint64_t (&steps)[RANK - 1], const cuuint32_t (&box)[RANK])
@@ -105,8 +105,9 @@ static cudaError_t map_source(CUtensorMap *map, const struct strip_case &c, int6
     return make_map(map, src, sizes, steps, box);
 }
 
-/* [k, 9, c]: channels of one tap. Of sixteen rows, forwards, even ones come before odd ones, so that neighbours are
- * eight rows apart, as the sums of a lane are. */
+/* [k, 9, c]: channels of one tap. Forwards, of sixteen rows even ones come before odd ones, so that neighbours are eight
+ * rows apart, as the sums of a lane are. So steps do not grow from dimension to dimension; the copy engine does not
+ * mind. */
 static cudaError_t map_weights(CUtensorMap *map, const struct strip_case &c, const void *weights)
 {
     const cuuint64_t channels = (cuuint64_t)(c.backwards ? c.to : c.from);

@@ -56,7 +56,8 @@ template <int FROM_, int TO_, int SIZE_, bool BACKWARDS_> struct strip_plan {
     static constexpr int PITCH = SIZE + 2; /* pixels */
     static constexpr int PIXEL = row_bytes(FROM);
     static constexpr int PIECES = (FROM + 63) / 64;
-    static constexpr int BOX = PITCH * (ROWS + 2) * PIXEL; /* bytes that come */
+    static constexpr int NEXT_GROUP = STEP_DOWN * PITCH * PIXEL; /* bytes */
+    static constexpr int BOX = PITCH * (ROWS + 2) * PIXEL;       /* bytes that come */
     static constexpr int PIECE = (BOX + ATOM - 1) / ATOM * ATOM;
     static constexpr int STRIP = PIECES * PIECE;
 
@@ -86,7 +87,7 @@ template <int FROM_, int TO_, int SIZE_, bool BACKWARDS_> struct strip_plan {
     static constexpr unsigned WEIGHTS_LOW = (BACKWARDS && PAIRED ? PANEL / WORD : 1u) << 16;
     static constexpr unsigned WEIGHTS_HIGH = descriptor_high(PANEL_ROW, 8 * PANEL_ROW);
     static constexpr unsigned PIXELS_LOW = 1u << 16;
-    static constexpr unsigned PIXELS_HIGH = descriptor_high(PIXEL, STEP_DOWN *PITCH *PIXEL);
+    static constexpr unsigned PIXELS_HIGH = descriptor_high(PIXEL, NEXT_GROUP);
 
     static constexpr int WEIGHTS_AT = STRIPS * STRIP;
     static constexpr int BARRIERS_AT = WEIGHTS_AT + SLOTS * STAGE;
