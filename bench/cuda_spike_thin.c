@@ -1,7 +1,7 @@
 /*
- * Own kernels for thin layers (thin.cu, thin_weights.cu) beside cuDNN.
+ * Own kernels for thin layers (thin.cu, thin_weights.cu) and small images (strip.cu) beside cuDNN.
  *
- * One line per layer and pass with cuDNN's time for the padding that it wants, then the best tiles: microseconds alone
+ * One line per layer and pass with cuDNN's time for the padding that it wants, then the best tiles and strips: microseconds alone
  * and with four launches side by side, and the largest difference from the plain kernel (conv.cu) as a share
  * of the largest result.
  */
@@ -20,9 +20,13 @@ enum pass { FUSED, FORWARD, D_SRC, D_WEIGHTS, N_PASSES };
 
 static const char *const PASS_NAMES[N_PASSES] = {"+bias+res+relu", "forward", "d_src", "d_weights"};
 
-enum { TRAINED = 1U << FORWARD | 1U << D_SRC | 1U << D_WEIGHTS, FROZEN = 1U << FUSED };
+enum {
+    TRAINED = 1U << FORWARD | 1U << D_SRC | 1U << D_WEIGHTS,
+    FROZEN = 1U << FUSED,
+    IMAGES = 1U << FUSED | 1U << FORWARD | 1U << D_SRC
+};
 
-/* The modified ResNet-32, then what is left of a ResNet-18 when it is pruned. */
+/* The modified ResNet-32, then what is left of a ResNet-18 when it is pruned, then what else there are strips for. */
 static const struct thin_layer {
     struct spike_layer conv;
     unsigned passes;
@@ -45,11 +49,16 @@ static const struct thin_layer {
     {{80, 8, 160, 1, 2}, FROZEN},
     {{144, 4, 144, 3, 1}, FROZEN},
     {{160, 4, 160, 3, 1}, FROZEN},
-    {{48, 32, 48, 3, 1}, FROZEN},
-    {{64, 16, 64, 3, 1}, FROZEN},
+    {{48, 32, 48, 3, 1}, IMAGES},
+    {{64, 16, 64, 3, 1}, IMAGES},
     {{96, 8, 96, 3, 1}, FROZEN},
     {{64, 32, 64, 3, 1}, FROZEN | TRAINED},
-    {{128, 16, 128, 3, 1}, FROZEN},
+    {{128, 16, 128, 3, 1}, IMAGES},
+    {{32, 32, 64, 3, 1}, IMAGES},
+    {{64, 32, 32, 3, 1}, IMAGES},
+    {{48, 32, 64, 3, 1}, IMAGES},
+    {{64, 16, 128, 3, 1}, IMAGES},
+    {{128, 16, 64, 3, 1}, IMAGES},
 };
 
 struct trial {
@@ -59,7 +68,8 @@ struct trial {
     struct cuda_thin_grad_tile grad_tile;
     double alone, beside, difference;
     bool repeats;
-    bool is_rule; /* the tile that the back end takes */
+    bool is_rule;  /* the tile that the back end takes */
+    bool is_strip; /* a strip, not a tile */
 };
 
 /* ---- launches ------------------------------------------------------------------------------------ */
@@ -102,9 +112,13 @@ static cudaError_t run_trial(struct spike *s, const struct trial *t, int branch)
     if (t->pass == D_WEIGHTS)
         return cuda_thin_d_weights(&t->shape, &t->grad_tile, gradient_of(s, branch), &sizes, src,
                                    dst, scratch_of(s, branch), s->stream[branch]);
+    if (t->pass == D_SRC && t->is_strip)
+        return cuda_strip_d_src(&t->shape, gradient_of(s, branch), dst, weights, s->stream[branch]);
     if (t->pass == D_SRC)
         return cuda_thin_d_src(&t->shape, &t->tile, gradient_of(s, branch), dst, weights,
                                s->stream[branch]);
+    if (t->is_strip)
+        return cuda_strip(&t->shape, &thin, s->stream[branch]);
     return cuda_thin(&t->shape, &t->tile, &thin, s->stream[branch]);
 }
 
@@ -243,6 +257,14 @@ static void try_rule(struct trials *all, struct spike *s, struct trial t, const 
     add(all, s, &t, expected, host);
 }
 
+static void try_strip(struct trials *all, struct spike *s, struct trial t, const void *expected,
+                      void *host[2])
+{
+    t.is_strip = true;
+    if (t.pass != D_WEIGHTS && cuda_strip_exists(&t.shape, t.pass == D_SRC))
+        add(all, s, &t, expected, host);
+}
+
 static void try_grad_tiles(struct trials *all, struct spike *s, struct trial *t,
                            const void *expected, void *host[2])
 {
@@ -299,9 +321,11 @@ static void print(const struct trials *all, int n)
         const bool is_wrong =
             !(t->difference < (t->pass == D_WEIGHTS ? 1e-4 : 0.01)) || !t->repeats;
         n_wrong += is_wrong;
-        if (i >= n && !t->is_rule && (!is_wrong || n_wrong > n))
+        if (i >= n && !t->is_rule && !t->is_strip && (!is_wrong || n_wrong > n))
             continue;
-        if (t->pass == D_WEIGHTS)
+        if (t->is_strip)
+            printf("      strips");
+        else if (t->pass == D_WEIGHTS)
             printf("      pixels %3d chunk %2d blocks %3d", t->grad_tile.pixels, t->grad_tile.chunk,
                    t->grad_tile.blocks);
         else
@@ -401,6 +425,7 @@ static void try_layer(struct spike *s, const struct thin_layer *layer, enum pass
                (int)layer->conv.kernel, (int)layer->conv.stride, PASS_NAMES[pass]);
         print_dnn(s, &t);
         try_rule(all, s, t, host[2], host);
+        try_strip(all, s, t, host[2], host);
         if (pass == D_WEIGHTS)
             try_grad_tiles(all, s, &t, host[2], host);
         else

@@ -72,14 +72,22 @@ if(TARGET room_backend_cuda)
                                CUDA_LIBRARY_DIR="${CUDAToolkit_LIBRARY_DIR}")
     # The kernels are a target of their own: der_flags are for C.
     file(GLOB kernel_sources CONFIGURE_DEPENDS src/backend/cuda/kernels/*.cu)
+    set(hopper_sources ${kernel_sources})
+    list(FILTER hopper_sources INCLUDE REGEX "/strip\\.cu$")
+    list(REMOVE_ITEM kernel_sources ${hopper_sources})
     add_library(room_backend_cuda_kernels OBJECT ${kernel_sources})
-    target_include_directories(room_backend_cuda_kernels PRIVATE src)
-    target_compile_options(room_backend_cuda_kernels PRIVATE
-                           -Xcompiler=-Wall,-Wextra,-fno-exceptions,-fno-rtti)
-    if(DER_WERROR)
-        target_compile_options(room_backend_cuda_kernels PRIVATE -Werror=all-warnings)
-    endif()
-    list(APPEND room_targets room_backend_cuda_kernels)
+    add_library(room_backend_cuda_hopper OBJECT ${hopper_sources})
+    set_target_properties(room_backend_cuda_hopper PROPERTIES
+                          CUDA_ARCHITECTURES ${hopper_architecture})
+    foreach(target room_backend_cuda_kernels room_backend_cuda_hopper)
+        target_include_directories(${target} PRIVATE src)
+        target_compile_options(${target} PRIVATE
+                               -Xcompiler=-Wall,-Wextra,-fno-exceptions,-fno-rtti)
+        if(DER_WERROR)
+            target_compile_options(${target} PRIVATE -Werror=all-warnings)
+        endif()
+        list(APPEND room_targets ${target})
+    endforeach()
 endif()
 
 # Formats that the room data can read, and their libraries.

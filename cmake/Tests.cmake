@@ -17,6 +17,13 @@ target_compile_definitions(der_test_base INTERFACE
                            DER_TESTS_DIR="${CMAKE_CURRENT_SOURCE_DIR}/tests")
 add_library(der_test_support STATIC ${support_sources})
 target_link_libraries(der_test_support PUBLIC der_test_base)
+if(cuda_built)
+    file(GLOB cuda_support_sources CONFIGURE_DEPENDS tests/support/cuda/*.c)
+    add_library(der_test_cuda STATIC ${cuda_support_sources})
+    target_include_directories(der_test_cuda SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS}
+                               ${CUDNN_INCLUDE_DIR})
+    target_link_libraries(der_test_cuda PUBLIC der_test_support)
+endif()
 
 # der_group(FILE OUT): the label that a file's place gives it.
 function(der_group file out)
@@ -65,8 +72,7 @@ foreach(file IN LISTS test_sources)
     target_link_libraries(${name} PRIVATE der_test_support)
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY tests)
     if(file MATCHES "/src/backend/cuda/")
-        target_include_directories(${name} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS}
-                                   ${CUDNN_INCLUDE_DIR})
+        target_link_libraries(${name} PRIVATE der_test_cuda)
     endif()
     der_register(${name} ${file} $<TARGET_FILE:${name}>)
 endforeach()

@@ -37,7 +37,8 @@ struct cuda_backend {
     bool deterministic;
     int thin_most; /* channels: layers of folded networks that have no more are for own kernels */
     bool weights_apart, gradients_apart;
-    int n_side; /* streams of `side` that are used */
+    bool strips; /* kernels of strip.cu are wanted, and the GPU can run them */
+    int n_side;  /* streams of `side` that are used */
     cudaStream_t stream;
     cudaStream_t side[CUDA_SIDE_STREAMS];
     cudaEvent_t fork, join[CUDA_SIDE_STREAMS];
@@ -88,6 +89,7 @@ struct cuda_conv {
     bool fused;                  /* CONV2D_AFFINE: the plan does all of it */
     bool stem;                   /* the kernel for pictures does it */
     bool thin;                   /* those for thin layers do */
+    bool strip;                  /* those of strip.cu do */
     int derived;                 /* index; -1 for CONV2D_D_WEIGHTS */
     enum cuda_type grad_type;    /* CONV2D_D_WEIGHTS: of the gradient as it is computed */
 };
@@ -241,6 +243,13 @@ struct cuda_thin_tile cuda_thin_tile_of(const struct cuda_conv_shape *shape, boo
                                         size_t shared);
 struct cuda_thin_grad_tile cuda_thin_grad_tile_of(const struct cuda_conv_shape *shape,
                                                   size_t shared);
+
+/* ---- cuda_strip.c: what the kernels of strip.cu serve ------------------------------------------------- */
+
+/* True where they are to compute a pass of a convolution, on a GPU that can run them. */
+bool cuda_strip_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass);
+/* Whether a GPU can. */
+NODISCARD enum der_status cuda_strip_runs_on(struct der_ctx *ctx, int device, bool *out);
 
 /* ---- cuda_derive.c ------------------------------------------------------------------------------ */
 

@@ -1,5 +1,6 @@
 /*
- * Convolutions: cuDNN where it is fast, own kernels for pictures and thin layers, and plain ones where it has no engine.
+ * Convolutions: cuDNN where it is fast, own kernels for pictures, thin layers and small images, and plain ones where it
+ * has no engine.
  */
 #include "backend/cuda/cuda.h"
 
@@ -57,14 +58,28 @@ bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *no
            (node->op != OP_CONV2D_AFFINE || node_in(node, AFFINE_RESIDUAL) == NO_VALUE);
 }
 
-static bool is_thin(const struct cuda_program *p, const struct node *node)
+static enum dnn_pass pass_of(enum op op)
 {
-    if (p->type != CUDA_BF16 || !cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node))
+    return op == OP_CONV2D_D_SRC       ? DNN_D_SRC
+           : op == OP_CONV2D_D_WEIGHTS ? DNN_D_WEIGHTS
+                                       : DNN_FORWARD;
+}
+
+static bool is_strip(const struct cuda_program *p, const struct node *node)
+{
+    if (!cuda_of(p)->strips || !cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node))
         return false;
     const struct cuda_conv_shape shape = shape_of(p, node);
-    return cuda_thin_serves(&shape, node->op == OP_CONV2D_D_SRC       ? DNN_D_SRC
-                                    : node->op == OP_CONV2D_D_WEIGHTS ? DNN_D_WEIGHTS
-                                                                      : DNN_FORWARD);
+    return cuda_strip_serves(&shape, pass_of(node->op));
+}
+
+static bool is_thin(const struct cuda_program *p, const struct node *node)
+{
+    if (p->type != CUDA_BF16 || !cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node) ||
+        is_strip(p, node))
+        return false;
+    const struct cuda_conv_shape shape = shape_of(p, node);
+    return cuda_thin_serves(&shape, pass_of(node->op));
 }
 
 static struct cuda_stem stem_of(const struct cuda_program *p, const struct cuda_step *step)
@@ -235,13 +250,11 @@ static enum der_status run_raw_d_weights(struct cuda_program *p, const struct cu
     return run_plan(p, step, pointers, 0, stream);
 }
 
-static enum der_status run_thin(struct cuda_program *p, const struct cuda_step *step,
-                                cudaStream_t stream)
+/* Of a forward pass, for kernels that do all of it. */
+static struct cuda_thin thin_of(const struct cuda_program *p, const struct cuda_step *step)
 {
-    const struct cuda_conv_shape *shape = &step->conv->shape;
     const struct cuda_derived *derived = &p->derived[step->conv->derived];
     const struct operands at = operands_of(&step->node);
-    const struct cuda_thin_tile tile = cuda_thin_tile_of(shape, false, cuda_of(p)->shared);
     struct cuda_thin thin = {.dst = p->values[at.dst].data,
                              .src = p->values[at.src].data,
                              .weights = derived_at(p, derived->offset)};
@@ -250,6 +263,15 @@ static enum der_status run_thin(struct cuda_program *p, const struct cuda_step *
         thin.residual = value_data(step_in(p, step, AFFINE_RESIDUAL));
         thin.relu = step->node.attr.conv.relu;
     }
+    return thin;
+}
+
+static enum der_status run_thin(struct cuda_program *p, const struct cuda_step *step,
+                                cudaStream_t stream)
+{
+    const struct cuda_conv_shape *shape = &step->conv->shape;
+    const struct cuda_thin_tile tile = cuda_thin_tile_of(shape, false, cuda_of(p)->shared);
+    const struct cuda_thin thin = thin_of(p, step);
     TRY(prepare_weights(p, step, stream));
     return cuda_check(p->base.be->ctx, cuda_thin(shape, &tile, &thin, stream),
                       "a convolution of a thin layer");
@@ -283,6 +305,27 @@ static enum der_status run_thin_d_weights(struct cuda_program *p, const struct c
                       "the gradient of a thin layer's weights");
 }
 
+static enum der_status run_strip(struct cuda_program *p, const struct cuda_step *step,
+                                 cudaStream_t stream)
+{
+    const struct cuda_thin operands = thin_of(p, step);
+    TRY(prepare_weights(p, step, stream));
+    return cuda_check(p->base.be->ctx, cuda_strip(&step->conv->shape, &operands, stream),
+                      "a convolution of small images");
+}
+
+static enum der_status run_strip_d_src(struct cuda_program *p, const struct cuda_step *step,
+                                       cudaStream_t stream)
+{
+    const struct operands at = operands_of(&step->node);
+    TRY(prepare_weights(p, step, stream));
+    return cuda_check(
+        p->base.be->ctx,
+        cuda_strip_d_src(&step->conv->shape, p->values[at.src].data, p->values[at.dst].data,
+                         derived_at(p, p->derived[step->conv->derived].offset), stream),
+        "the gradient of small images");
+}
+
 enum { WHOLE_TILE = 32 }; /* channels */
 
 /* ---- planning ----------------------------------------------------------------------------------- */
@@ -297,7 +340,8 @@ enum { WHOLE_TILE = 32 }; /* channels */
 static bool first_request(const struct cuda_program *p, const struct node *node,
                           struct dnn_conv *out)
 {
-    if (!cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node) || is_thin(p, node))
+    if (!cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node) || is_thin(p, node) ||
+        is_strip(p, node))
         return false;
     struct dnn_conv conv = {.shape = shape_of(p, node),
                             .tensor_cores = p->precision != PRECISION_F32,
@@ -357,13 +401,13 @@ enum der_status cuda_conv_prefetch(struct cuda_program *p, const struct graph *g
     return DER_OK;
 }
 
-/* Kernels for pictures, for thin layers, for all else. */
+/* Kernels for pictures, for thin layers, for small images, for all else. */
 static void choose_run(struct cuda_step *step)
 {
     const struct cuda_conv *conv = step->conv;
     switch (step->node.op) {
     case OP_CONV2D_D_SRC:
-        step->run = conv->thin ? run_thin_d_src : run_d_src;
+        step->run = conv->thin ? run_thin_d_src : conv->strip ? run_strip_d_src : run_d_src;
         break;
     case OP_CONV2D_D_WEIGHTS:
         step->run = conv->stem   ? run_stem_d_weights
@@ -371,10 +415,16 @@ static void choose_run(struct cuda_step *step)
                                  : run_d_weights;
         break;
     case OP_CONV2D_AFFINE:
-        step->run = conv->stem ? run_stem : conv->thin ? run_thin : run_affine;
+        step->run = conv->stem    ? run_stem
+                    : conv->thin  ? run_thin
+                    : conv->strip ? run_strip
+                                  : run_affine;
         break;
     default:
-        step->run = conv->stem ? run_stem : conv->thin ? run_thin : run_forward;
+        step->run = conv->stem    ? run_stem
+                    : conv->thin  ? run_thin
+                    : conv->strip ? run_strip
+                                  : run_forward;
     }
 }
 
@@ -403,6 +453,7 @@ enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
     conv->derived = -1;
     conv->stem = cuda_conv_reads_outside(p, &step->node);
     conv->thin = is_thin(p, &step->node);
+    conv->strip = is_strip(p, &step->node);
     choose_run(step);
     if (step->node.op != OP_CONV2D_D_WEIGHTS)
         TRY(cuda_derived_find(p, step, &conv->derived));

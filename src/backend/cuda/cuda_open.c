@@ -122,6 +122,8 @@ static enum der_status start(struct cuda_backend *cuda)
         ctx, cudaDeviceGetAttribute(&shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->device),
         "asking the GPU for its shared memory"));
     cuda->shared = (size_t)shared;
+    if (cuda->strips)
+        TRY(cuda_strip_runs_on(ctx, cuda->device, &cuda->strips));
     TRY(make_streams(cuda));
     TRY(make_stages(cuda));
     TRY(dnn_open(ctx, &cuda->libs, &cuda->dnn));
@@ -147,6 +149,7 @@ static enum der_status cuda_open(struct der_ctx *ctx, const struct backend_optio
     cuda->deterministic = options->deterministic;
     cuda->weights_apart = options->tuning.weights_apart;
     cuda->gradients_apart = options->tuning.gradients_apart;
+    cuda->strips = options->tuning.strips;
     cuda->thin_most = options->tuning.thin_most > 0 ? options->tuning.thin_most : CUDA_THIN_MOST;
     cuda->n_side = options->tuning.side_streams;
     if (cuda->n_side < 1 || cuda->n_side > CUDA_SIDE_STREAMS)

@@ -321,6 +321,16 @@ cudaError_t cuda_thin_d_weights(const struct cuda_conv_shape *shape,
 size_t cuda_thin_scratch(const struct cuda_conv_shape *shape,
                          const struct cuda_thin_grad_tile *tile);
 
+/* ---- strip.cu: 3x3 of square pictures on tensor cores in bf16, on GPUs of compute capability 9.0 alone ----- */
+
+/* Whether there is a kernel; a few shapes have one. */
+bool cuda_strip_exists(const struct cuda_conv_shape *shape, bool backwards);
+/* As cuda_thin() and cuda_thin_d_src(), images and weights at multiples of 16 bytes. */
+cudaError_t cuda_strip(const struct cuda_conv_shape *shape, const struct cuda_thin *operands,
+                       cudaStream_t stream);
+cudaError_t cuda_strip_d_src(const struct cuda_conv_shape *shape, void *d_src, const void *d_dst,
+                             const void *weights, cudaStream_t stream);
+
 /* ---- stem.cu: the first convolution, 3x3, stride 1, in bf16, from the caller's own picture --------- */
 
 struct cuda_stem {

@@ -1,0 +1,340 @@
+/*
+ * Kernels of strip.cu: every shape that there is, forwards and backwards, against the plain kernels (conv.cu), and within
+ * the back end; and the rule that chooses them, which needs no GPU.
+ */
+#include "backend/cuda/cuda.h"
+
+#include "support/cuda/conv_arrays.h"
+#include "support/opcase.h"
+#include "support/tensor_check.h"
+#include "support/test_ctx.h"
+
+#include <stdio.h>
+
+extern const struct backend_ops cuda_backend;
+
+static const struct {
+    int64_t c, k, size;
+} SHAPES[] = {{64, 64, 32}, {32, 64, 32}, {64, 32, 32},  {32, 32, 32},  {48, 64, 32},
+              {48, 48, 32}, {64, 64, 16}, {64, 128, 16}, {128, 64, 16}, {128, 128, 16}};
+
+enum { N_SHAPES = sizeof SHAPES / sizeof *SHAPES };
+
+static struct conv_layer layer_of(int shape, int64_t n)
+{
+    return (struct conv_layer){.n = n,
+                               .h = SHAPES[shape].size,
+                               .w = SHAPES[shape].size,
+                               .c = SHAPES[shape].c,
+                               .k = SHAPES[shape].k,
+                               .kernel = 3,
+                               .stride = 1};
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------- */
+
+/* No GPU, or one of another kind: the kernels are for compute capability 9.0 alone. */
+static void skip_elsewhere(void)
+{
+    bool runs = false;
+    struct der_ctx *ctx = test_ctx_new(1);
+    if (backend_is_usable(&cuda_backend))
+        assert_ok(ctx, cuda_strip_runs_on(ctx, 0, &runs));
+    test_ctx_free(ctx);
+    if (!runs)
+        skip();
+}
+
+static cudaError_t launch_strip(struct conv_arrays *a, const void *user)
+{
+    const struct conv_pass *pass = user;
+    const struct cuda_thin operands = conv_arrays_operands(a, pass);
+    if (pass->backwards)
+        return cuda_strip_d_src(&a->shape, a->actual, a->dst, a->weights, NULL);
+    return cuda_strip(&a->shape, &operands, NULL);
+}
+
+static void compare_passes(const struct conv_pass *passes, int n)
+{
+    static const int64_t batches[] = {1, 3, 88};
+    for (int i = 0; i < N_SHAPES * 3; i++) {
+        const struct conv_layer layer = layer_of(i / 3, batches[i % 3]);
+        struct conv_arrays a;
+        char what[80];
+        conv_arrays_init(&a, &layer);
+        for (int j = 0; j < n; j++) {
+            const int64_t count = conv_arrays_count(&a, &passes[j]);
+            (void)snprintf(what, sizeof what, "%lld -> %lld, %lld images of %lld, pass %d",
+                           (long long)layer.c, (long long)layer.k, (long long)layer.n,
+                           (long long)layer.h, j);
+            conv_arrays_expect(&a, &passes[j]);
+            conv_arrays_run(&a, (size_t)count * 2, launch_strip, &passes[j]);
+            conv_arrays_compare(&a, count, true, conv_pass_extra(&passes[j]), what);
+        }
+        conv_arrays_fini(&a);
+    }
+}
+
+static void test_forward(void **state)
+{
+    (void)state;
+    static const struct conv_pass plain = {0};
+    skip_elsewhere();
+    compare_passes(&plain, 1);
+}
+
+static void test_forward_with_bias_residual_and_relu(void **state)
+{
+    (void)state;
+    static const struct conv_pass passes[] = {{.bias = true},
+                                              {.bias = true, .relu = true},
+                                              {.bias = true, .residual = true},
+                                              {.bias = true, .residual = true, .relu = true}};
+    skip_elsewhere();
+    compare_passes(passes, 4);
+}
+
+static void test_gradient_of_data(void **state)
+{
+    (void)state;
+    static const struct conv_pass backwards = {.backwards = true};
+    skip_elsewhere();
+    compare_passes(&backwards, 1);
+}
+
+/* ---- the back end -------------------------------------------------------------------------------------- */
+
+static struct op_case case_of(enum op op, int shape)
+{
+    enum { N = 64 };
+    const struct conv_layer l = layer_of(shape, N);
+    const struct shape src = shape_4d(l.n, l.c, l.h, l.w);
+    const struct shape weights = shape_4d(l.k, l.c, l.kernel, l.kernel);
+    const struct shape dst = shape_4d(l.n, l.k, l.h, l.w);
+    struct op_case c = {.op = op, .n_in = 2, .out = {operand_result(dst)}, .n_out = 1};
+    c.attr.conv = (struct conv_attr){.stride = 1, .pad = 1};
+    c.in[CONV_SRC] = operand_normal(src);
+    c.in[CONV_WEIGHTS] = operand_normal(weights);
+    if (op == OP_CONV2D_D_SRC) {
+        c.in[CONV_D_SRC_D_DST] = operand_normal(dst);
+        c.in[CONV_D_SRC_WEIGHTS] = operand_normal(weights);
+        c.out[0] = operand_result(src);
+    } else if (op == OP_CONV2D_AFFINE) {
+        const struct shape vector = shape_1d(l.k);
+        c.n_in = AFFINE_N_IN;
+        c.attr.conv.eps = 1e-5f;
+        c.attr.conv.relu = true;
+        c.in[AFFINE_GAMMA] = operand_uniform(vector, 0.5, 1.5);
+        c.in[AFFINE_BETA] = operand_normal(vector);
+        c.in[AFFINE_MEAN] = operand_normal(vector);
+        c.in[AFFINE_VAR] = operand_uniform(vector, 0.5, 2.0);
+        c.in[AFFINE_RESIDUAL] = operand_normal(dst);
+    }
+    return c;
+}
+
+static void run_case(const struct op_case *c, bool strips, struct op_data *data)
+{
+    struct der_ctx *ctx = test_ctx_new(1);
+    struct backend *be = NULL;
+    struct op_runner runner;
+    const struct backend_options options = {.precision = PRECISION_BF16, .tuning.strips = strips};
+    assert_ok(ctx, backend_open(ctx, cuda_backend.name, &options, &be));
+    op_runner_init(&runner, be, c);
+    const struct cuda_program *p = (const struct cuda_program *)runner.program;
+    assert_int_equal(p->steps[0].conv->strip, strips);
+    op_runner_run(&runner, data);
+    op_runner_fini(&runner);
+    backend_close(be);
+    test_ctx_free(ctx);
+}
+
+/* Either result is rounded to eight bits, and so is, without strips, perhaps the sum before the bias: relative 2^-9,
+ * squared 4e-6, up to three times. */
+static void test_the_back_end_computes_the_same_with_strips(void **state)
+{
+    (void)state;
+    static const enum op ops[] = {OP_CONV2D, OP_CONV2D_AFFINE, OP_CONV2D_D_SRC};
+    static const int shapes[] = {0, 1, 3, 7}; /* all of them are whole tiles */
+    skip_elsewhere();
+    for (int i = 0; i < 3 * 4; i++) {
+        const struct op_case c = case_of(ops[i % 3], shapes[i / 3]);
+        struct op_data expected;
+        struct op_data actual;
+        char text[OPCASE_TEXT_MAX];
+        op_data_init(&expected, &c);
+        op_data_copy(&actual, &expected, &c);
+        run_case(&c, false, &expected);
+        run_case(&c, true, &actual);
+        assert_tensor_close(actual.out[0], expected.out[0], shape_count(c.out[0].shape), 1.2e-5,
+                            op_case_text(&c, text));
+        op_data_fini(&expected);
+        op_data_fini(&actual);
+    }
+}
+
+/* A program of one convolution of c channels into as many, 32 x 32 pixels; no GPU is asked anything. */
+struct one_step {
+    struct der_ctx *ctx;
+    struct cuda_backend cuda;
+    struct cuda_program p;
+    struct cuda_value values[3]; /* source, weights, result */
+    struct cuda_derived derived;
+    struct cuda_step step;
+    int in[2], out;
+};
+
+enum { SRC, WEIGHTS, DST };
+
+static void step_init(struct one_step *s, enum op op, int64_t n, int64_t c, bool strips)
+{
+    *s = (struct one_step){.ctx = test_ctx_new(1)};
+    const struct shape image = shape_4d(n, c, 32, 32);
+    for (int v = 0; v < 3; v++) {
+        s->values[v].slot.shape = v == WEIGHTS ? shape_4d(c, c, 3, 3) : image;
+        s->values[v].stored = c;
+    }
+    s->cuda.base.ctx = s->ctx;
+    s->cuda.strips = strips;
+    s->cuda.shared = 227 << 10;
+    s->p = (struct cuda_program){.base = {.be = &s->cuda.base},
+                                 .values = s->values,
+                                 .n_values = 3,
+                                 .derived = &s->derived,
+                                 .precision = PRECISION_BF16,
+                                 .type = CUDA_BF16};
+    arena_init(&s->p.arena, &s->ctx->mem);
+    s->out = op == OP_CONV2D_D_SRC ? SRC : op == OP_CONV2D_D_WEIGHTS ? WEIGHTS : DST;
+    s->in[0] = op == OP_CONV2D_D_SRC ? DST : SRC;
+    s->in[1] = op == OP_CONV2D_D_WEIGHTS ? DST : WEIGHTS;
+    s->step.node = (struct node){.op = op, .in = s->in, .n_in = 2, .out = &s->out, .n_out = 1};
+    s->step.node.attr.conv = (struct conv_attr){.stride = 1, .pad = 1};
+    assert_ok(s->ctx, cuda_conv_init(&s->p, &s->step));
+}
+
+static void step_fini(struct one_step *s)
+{
+    arena_fini(&s->p.arena);
+    test_ctx_free(s->ctx);
+}
+
+/* Without strips these layers are thin. */
+static void test_steps_take_strips_where_they_are_wanted(void **state)
+{
+    (void)state;
+    static const struct {
+        enum op op;
+        int64_t n;
+        bool strips, is_strip;
+    } cases[] = {{OP_CONV2D, 128, true, true},           {OP_CONV2D, 128, false, false},
+                 {OP_CONV2D, 32, true, false},           {OP_CONV2D_D_SRC, 128, true, true},
+                 {OP_CONV2D_D_SRC, 128, false, false},   {OP_CONV2D_D_SRC, 32, true, false},
+                 {OP_CONV2D_D_WEIGHTS, 128, true, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct one_step s;
+        step_init(&s, cases[i].op, cases[i].n, 32, cases[i].strips);
+        assert_int_equal(s.step.conv->strip, cases[i].is_strip);
+        assert_int_equal(s.step.conv->thin, !cases[i].is_strip);
+        assert_null(s.step.conv->plan);
+        step_fini(&s);
+    }
+}
+
+/* cuDNN, which is not there, would be asked for these otherwise; and what runs is not what runs for thin layers. */
+static void test_strips_need_no_plan(void **state)
+{
+    (void)state;
+    static const enum op ops[] = {OP_CONV2D, OP_CONV2D_D_SRC};
+    for (int i = 0; i < 2; i++) {
+        struct one_step strip;
+        struct one_step thin;
+        step_init(&strip, ops[i], 128, 64, true);
+        step_init(&thin, ops[i], 128, 32, false);
+        assert_null(strip.step.conv->plan);
+        assert_int_equal(strip.step.scratch_bytes, 0);
+        assert_true(strip.step.run != thin.step.run);
+        step_fini(&thin);
+        step_fini(&strip);
+    }
+}
+
+/* ---- the rule ------------------------------------------------------------------------------------------ */
+
+static void test_what_is_served(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SHAPES; i++) {
+        const struct conv_layer layer = layer_of(i, 128);
+        struct cuda_conv_shape s = conv_layer_shape(&layer);
+        assert_true(cuda_strip_serves(&s, DNN_FORWARD));
+        assert_true(cuda_strip_serves(&s, DNN_D_SRC));
+        assert_false(cuda_strip_serves(&s, DNN_D_WEIGHTS));
+        s.n = 64;
+        assert_true(cuda_strip_serves(&s, DNN_FORWARD));
+        s.n = 63;
+        assert_false(cuda_strip_serves(&s, DNN_FORWARD));
+        assert_true(cuda_strip_exists(&s, false));
+    }
+}
+
+static void assert_unknown(const struct cuda_conv_shape *s)
+{
+    assert_false(cuda_strip_serves(s, DNN_FORWARD));
+    assert_false(cuda_strip_serves(s, DNN_D_SRC));
+}
+
+static void test_what_is_not_served(void **state)
+{
+    (void)state;
+    const struct conv_layer layer = layer_of(0, 128);
+    const struct cuda_conv_shape shape = conv_layer_shape(&layer);
+    struct cuda_conv_shape s = shape;
+    s.type = CUDA_F32;
+    assert_unknown(&s);
+    s = shape, s.c = 80;
+    assert_unknown(&s);
+    s = shape, s.k = 128;
+    assert_unknown(&s);
+    s = shape, s.h = 16;
+    assert_unknown(&s);
+    s = shape, s.w = 16;
+    assert_unknown(&s);
+    s = shape, s.stride = 2;
+    assert_unknown(&s);
+    s = shape, s.pad = 0;
+    assert_unknown(&s);
+    s = shape, s.r = 1;
+    assert_unknown(&s);
+    s = shape, s.s = 1;
+    assert_unknown(&s);
+    s = shape, s.n = INT32_MAX / 1024; /* more pixels than an int counts */
+    assert_unknown(&s);
+}
+
+/* Such a launch fails; it does not begin. */
+static void test_no_kernel_is_an_error(void **state)
+{
+    (void)state;
+    const struct conv_layer layer = layer_of(0, 128);
+    struct cuda_conv_shape s = conv_layer_shape(&layer);
+    const struct cuda_thin operands = {0};
+    s.c = 16;
+    assert_int_equal(cuda_strip(&s, &operands, NULL), cudaErrorInvalidValue);
+    assert_int_equal(cuda_strip_d_src(&s, NULL, NULL, NULL, NULL), cudaErrorInvalidValue);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_forward),
+        cmocka_unit_test(test_forward_with_bias_residual_and_relu),
+        cmocka_unit_test(test_gradient_of_data),
+        cmocka_unit_test(test_the_back_end_computes_the_same_with_strips),
+        cmocka_unit_test(test_steps_take_strips_where_they_are_wanted),
+        cmocka_unit_test(test_strips_need_no_plan),
+        cmocka_unit_test(test_what_is_served),
+        cmocka_unit_test(test_what_is_not_served),
+        cmocka_unit_test(test_no_kernel_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

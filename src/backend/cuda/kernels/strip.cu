@@ -1,0 +1,159 @@
+/*
+ * Launches of strip.cuh: the shapes that there are kernels for, and what tells the copy engine where arrays lie.
+ *
+ * Compiled for sm_90a alone, whatever the other kernels are compiled for.
+ */
+#include "backend/cuda/kernels/strip.cuh"
+
+/* ---- kernels --------------------------------------------------------------------------------------- */
+
+typedef void (*strip_function)(const struct strip_args, const CUtensorMap, const CUtensorMap);
+
+/* A kernel and what its launch has to know of the plan. */
+struct strip_case {
+    int from, to, size;
+    bool backwards;
+    strip_function function;
+    int threads, shared;
+    int rows, pixel;           /* rows of a strip; bytes of a pixel */
+    int panel_rows, panel_row; /* panel_row: bytes */
+};
+
+template <class P> static constexpr struct strip_case case_of()
+{
+    return {P::FROM,   P::TO,   P::SIZE,  P::BACKWARDS,  strip_kernel<P>, P::THREADS,
+            P::SHARED, P::ROWS, P::PIXEL, P::PANEL_ROWS, P::PANEL_ROW};
+}
+
+/* Both passes of a convolution of c channels into k. */
+#define BOTH(c, k, size)                                                                           \
+    case_of<strip_plan<c, k, size, false>>(), case_of<strip_plan<k, c, size, true>>()
+
+static const struct strip_case CASES[] = {
+    BOTH(64, 64, 32), BOTH(32, 64, 32), BOTH(64, 32, 32),  BOTH(32, 32, 32),  BOTH(48, 64, 32),
+    BOTH(48, 48, 32), BOTH(64, 64, 16), BOTH(64, 128, 16), BOTH(128, 64, 16), BOTH(128, 128, 16)};
+
+/* NULL: there is none. */
+static const struct strip_case *case_for(const struct cuda_conv_shape *s, bool backwards)
+{
+    const bool is_known = s->type == CUDA_BF16 && s->r == 3 && s->s == 3 && s->stride == 1 &&
+                          s->pad == 1 && s->h == s->w;
+    const int64_t from = backwards ? s->k : s->c;
+    const int64_t to = backwards ? s->c : s->k;
+    const bool is_counted = s->n >= 1 && s->n <= INT32_MAX / 2 / (32 * 32); /* pixels, in an int */
+    for (const struct strip_case &c : CASES)
+        if (is_known && is_counted && c.from == from && c.to == to && c.size == s->h &&
+            c.backwards == backwards)
+            return &c;
+    return NULL;
+}
+
+bool cuda_strip_exists(const struct cuda_conv_shape *shape, bool backwards)
+{
+    return case_for(shape, backwards) != NULL;
+}
+
+/* ---- maps for the copy engine ------------------------------------------------------------------------ */
+
+/* The driver is not linked, so that programs start without one. */
+static cudaError_t find_encoder(decltype(&cuTensorMapEncodeTiled) *encode)
+{
+    void *function = NULL;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                               12000, cudaEnableDefault, &found);
+#else
+    const cudaError_t error =
+        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
+#endif
+    if (error != cudaSuccess)
+        return error;
+    *encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+    return found == cudaDriverEntryPointSuccess && function ? cudaSuccess : cudaErrorNotSupported;
+}
+
+/* Boxes of an array in bf16. steps[i]: bytes from one to the next in dimension i + 1. A box is as wide in its first
+ * dimension as the swizzle. */
+template <int RANK>
+static cudaError_t make_map(CUtensorMap *map, const void *data, const cuuint64_t (&sizes)[RANK],
+                            const cuuint64_t (&steps)[RANK - 1], const cuuint32_t (&box)[RANK])
+{
+    const cuuint32_t ones[] = {1, 1, 1, 1, 1};
+    decltype(&cuTensorMapEncodeTiled) encode = NULL;
+    const cudaError_t error = find_encoder(&encode);
+    if (error != cudaSuccess)
+        return error;
+    const CUresult result =
+        encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, RANK, const_cast<void *>(data), sizes, steps,
+               box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
+               box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+/* [n, size, size, from]: a strip with its border. */
+static cudaError_t map_source(CUtensorMap *map, const struct strip_case &c, int64_t n,
+                              const void *src)
+{
+    const cuuint64_t size = (cuuint64_t)c.size;
+    const cuuint64_t pixel = (cuuint64_t)c.from * 2;
+    const cuuint64_t sizes[] = {(cuuint64_t)c.from, size, size, (cuuint64_t)n};
+    const cuuint64_t steps[] = {pixel, size * pixel, size * size * pixel};
+    const cuuint32_t box[] = {(cuuint32_t)c.pixel / 2, (cuuint32_t)c.size + 2,
+                              (cuuint32_t)c.rows + 2, 1};
+    return make_map(map, src, sizes, steps, box);
+}
+
+/* [k, 9, c]: channels of one tap. Forwards, of sixteen rows even ones come before odd ones, so that neighbours are eight
+ * rows apart, as the sums of a lane are. So steps do not grow from dimension to dimension; the copy engine does not
+ * mind. */
+static cudaError_t map_weights(CUtensorMap *map, const struct strip_case &c, const void *weights)
+{
+    const cuuint64_t channels = (cuuint64_t)(c.backwards ? c.to : c.from);
+    const cuuint64_t rows = (cuuint64_t)(c.backwards ? c.from : c.to);
+    const cuuint64_t tap = channels * 2;
+    const cuuint64_t row = TAPS * tap;
+    const cuuint64_t sizes[] = {channels, 8, 2, rows / 16, TAPS};
+    const cuuint64_t steps[] = {c.backwards ? row : 2 * row, c.backwards ? 8 * row : row, 16 * row,
+                                tap};
+    const cuuint32_t box[] = {(cuuint32_t)c.panel_row / 2, 8, 2, (cuuint32_t)c.panel_rows / 16, 1};
+    return make_map(map, weights, sizes, steps, box);
+}
+
+/* ---- launching --------------------------------------------------------------------------------------- */
+
+static cudaError_t launch(const struct cuda_conv_shape *shape, bool backwards,
+                          const struct strip_args &a, const void *src, const void *weights,
+                          cudaStream_t stream)
+{
+    const struct strip_case *c = case_for(shape, backwards);
+    if (!c)
+        return cudaErrorInvalidValue;
+    CUtensorMap src_map, weights_map;
+    cudaError_t error = map_source(&src_map, *c, shape->n, src);
+    if (error == cudaSuccess)
+        error = map_weights(&weights_map, *c, weights);
+    if (error == cudaSuccess)
+        error = allow_shared((const void *)c->function, (size_t)c->shared);
+    if (error != cudaSuccess)
+        return error;
+    c->function<<<(unsigned)shape->n, (unsigned)c->threads, (size_t)c->shared, stream>>>(
+        a, src_map, weights_map);
+    return cudaGetLastError();
+}
+
+cudaError_t cuda_strip(const struct cuda_conv_shape *shape, const struct cuda_thin *operands,
+                       cudaStream_t stream)
+{
+    const struct strip_args a = {(bf16 *)operands->dst, operands->bias,
+                                 (const bf16 *)operands->residual, operands->relu};
+    return launch(shape, false, a, operands->src, operands->weights, stream);
+}
+
+cudaError_t cuda_strip_d_src(const struct cuda_conv_shape *shape, void *d_src, const void *d_dst,
+                             const void *weights, cudaStream_t stream)
+{
+    const struct strip_args a = {(bf16 *)d_src, NULL, NULL, false};
+    return launch(shape, true, a, d_dst, weights, stream);
+}

@@ -1,0 +1,55 @@
+/*
+ * Kernels of convolutions against the plain ones (conv.cu): arrays on the GPU with numbers in them, results that are
+ * watched, comparisons. For tests that know that there is a GPU.
+ */
+#ifndef SUPPORT_CUDA_CONV_ARRAYS_H
+#define SUPPORT_CUDA_CONV_ARRAYS_H
+
+#include "backend/cuda/cuda.h"
+
+enum { CONV_SCRATCH_BLOCKS = 5 };
+
+/* A convolution with padding that keeps the size where the stride is 1. */
+struct conv_layer {
+    int64_t n, h, w, c, k, kernel, stride;
+};
+struct cuda_conv_shape conv_layer_shape(const struct conv_layer *layer);
+
+struct conv_arrays {
+    struct cuda_conv_shape shape;
+    int64_t n_src, n_dst, n_weights; /* numbers */
+    void *src, *dst, *weights, *residual;
+    float *bias;
+    void *expected, *actual; /* results; room for any of the three passes */
+    float *scratch;          /* CONV_SCRATCH_BLOCKS * n_weights */
+    void *room;              /* of `actual` and what is watched around it */
+};
+/* All but the results hold numbers that bf16 holds exactly. */
+void conv_arrays_init(struct conv_arrays *a, const struct conv_layer *layer);
+void conv_arrays_fini(struct conv_arrays *a);
+
+/* What is computed: the gradient of the data, or a result and what follows it. */
+struct conv_pass {
+    bool backwards;
+    bool bias, residual, relu; /* residual and relu: with a bias alone */
+};
+int64_t conv_arrays_count(const struct conv_arrays *a, const struct conv_pass *pass);
+/* The plain result in `expected`. */
+void conv_arrays_expect(struct conv_arrays *a, const struct conv_pass *pass);
+/* Forwards, into `actual`. */
+struct cuda_thin conv_arrays_operands(const struct conv_arrays *a, const struct conv_pass *pass);
+
+/* Something that writes `actual`, or says why not. */
+typedef cudaError_t conv_launch(struct conv_arrays *a, const void *user);
+/* Launches twice: both give the same bytes, all of them, and none around them. */
+void conv_arrays_run(struct conv_arrays *a, size_t bytes, conv_launch *launch, const void *user);
+
+/* Numbers of an array of the GPU; the caller frees them. */
+float *conv_numbers(const void *device, int64_t count, bool is_bf16);
+/* How far results may be apart: plain kernels round a sum before bias and residual, up to 2 each, may take it to zero. */
+double conv_pass_extra(const struct conv_pass *pass);
+/* `actual` is `expected` but for the order of sums, and `extra`. */
+void conv_arrays_compare(const struct conv_arrays *a, int64_t count, bool is_bf16, double extra,
+                         const char *what);
+
+#endif
