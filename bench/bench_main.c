@@ -6,7 +6,7 @@
  *     der_bench der  [--extractors N] [--part step|train|frozen] [--masks] [--frozen-width X]
  *                    [--widths LIST] [--frozen-widths LIST]
  *                    [--precision f32|tf32|bf16] [--lanes N] [--thin-most N] [--weights-apart]
- *                    [--gradients-apart] [--strips] ...
+ *                    [--gradients-apart] [--without-strips] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  *     der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]
@@ -25,7 +25,7 @@ static const char USAGE[] =
     "                                      [--frozen-width X] [--widths LIST]\n"
     "                                      [--frozen-widths LIST] [--precision f32|tf32|bf16]\n"
     "                                      [--lanes N] [--thin-most N] [--weights-apart]\n"
-    "                                      [--gradients-apart] [--strips]\n"
+    "                                      [--gradients-apart] [--without-strips]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n"
     "       der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]\n"
@@ -75,8 +75,8 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->tuning.gradients_apart = true;
             continue;
         }
-        if (strcmp(argv[i], "--strips") == 0) {
-            o->tuning.strips = true;
+        if (strcmp(argv[i], "--without-strips") == 0) {
+            o->tuning.without_strips = true;
             continue;
         }
         if (i + 1 == argc)

@@ -42,13 +42,13 @@ struct span {
 
 enum precision { PRECISION_F32, PRECISION_TF32, PRECISION_BF16 };
 
-/* For measurements and tests: other ways to the same bits. Zero is what is used. */
+/* For measurements and tests: other ways to the same numbers. Zero is what is used. */
 struct backend_tuning {
     int side_streams;     /* cuda: how many programs of a group run side by side */
     int thin_most;        /* cuda: channels up to which frozen layers have own kernels */
     bool weights_apart;   /* cuda: the update leaves weights in bf16 to a launch of their own */
     bool gradients_apart; /* cuda: gradients in bf16 are written out before the update reads them */
-    bool strips; /* cuda: kernels of strip.cu where there are some; sums in another order */
+    bool without_strips;  /* cuda: no kernels of strip.cu; sums in another order */
 };
 
 struct backend_options {

@@ -19,10 +19,12 @@ struct conv_arrays {
     struct cuda_conv_shape shape;
     int64_t n_src, n_dst, n_weights; /* numbers */
     void *src, *dst, *weights, *residual;
+    float *wide_src, *wide_dst, *wide_weights, *wide_residual; /* the same in float32 */
     float *bias;
-    void *expected, *actual; /* results; room for any of the three passes */
-    float *scratch;          /* CONV_SCRATCH_BLOCKS * n_weights */
-    void *room;              /* of `actual` and what is watched around it */
+    float *expected; /* results; room for any of the three passes */
+    void *actual;
+    float *scratch; /* CONV_SCRATCH_BLOCKS * n_weights */
+    void *room;     /* of `actual` and what is watched around it */
 };
 /* All but the results hold numbers that bf16 holds exactly. */
 void conv_arrays_init(struct conv_arrays *a, const struct conv_layer *layer);
@@ -34,7 +36,7 @@ struct conv_pass {
     bool bias, residual, relu; /* residual and relu: with a bias alone */
 };
 int64_t conv_arrays_count(const struct conv_arrays *a, const struct conv_pass *pass);
-/* The plain result in `expected`. */
+/* The plain result in `expected`, float32 throughout. */
 void conv_arrays_expect(struct conv_arrays *a, const struct conv_pass *pass);
 /* Forwards, into `actual`. */
 struct cuda_thin conv_arrays_operands(const struct conv_arrays *a, const struct conv_pass *pass);
@@ -46,10 +48,8 @@ void conv_arrays_run(struct conv_arrays *a, size_t bytes, conv_launch *launch, c
 
 /* Numbers of an array of the GPU; the caller frees them. */
 float *conv_numbers(const void *device, int64_t count, bool is_bf16);
-/* How far results may be apart: plain kernels round a sum before bias and residual, up to 2 each, may take it to zero. */
-double conv_pass_extra(const struct conv_pass *pass);
-/* `actual` is `expected` but for the order of sums, and `extra`. */
-void conv_arrays_compare(const struct conv_arrays *a, int64_t count, bool is_bf16, double extra,
+/* `actual` is `expected` but for the order of sums, and rounded where it is bf16: once, whatever follows the sum. */
+void conv_arrays_compare(const struct conv_arrays *a, int64_t count, bool is_bf16,
                          const char *what);
 
 #endif
