@@ -265,41 +265,42 @@ __global__ void __launch_bounds__(MAX_THREADS) thin_kernel(const struct thin_arg
 
 typedef void (*thin_function)(const struct thin_args);
 
-/* Those whose sums fit into registers. */
+/* NULL where sums do not fit into registers: backwards through a stride there are four to a place. */
+template <int MT, int NT, int TAPS, thin_way WAY> static thin_function made()
+{
+    if constexpr (WAY == SPREAD && (MT > 2 || MT * NT > 8))
+        return NULL;
+    else
+        return thin_kernel<MT, NT, TAPS, WAY>;
+}
+
 template <int TAPS, thin_way WAY> static thin_function function_of(int rows, int columns)
 {
     switch (rows * 100 + columns) {
     case 116:
-        return thin_kernel<1, 2, TAPS, WAY>;
+        return made<1, 2, TAPS, WAY>();
     case 132:
-        return thin_kernel<1, 4, TAPS, WAY>;
+        return made<1, 4, TAPS, WAY>();
     case 148:
-        return thin_kernel<1, 6, TAPS, WAY>;
+        return made<1, 6, TAPS, WAY>();
     case 164:
-        return thin_kernel<1, 8, TAPS, WAY>;
-    case 216:
-        return thin_kernel<2, 2, TAPS, WAY>;
-    case 232:
-        return thin_kernel<2, 4, TAPS, WAY>;
-    default:
-        break;
-    }
-    if (WAY == SPREAD)
-        return NULL;
-    constexpr thin_way way = WAY == SPREAD ? BACKWARDS : WAY; /* nothing is made that is not used */
-    switch (rows * 100 + columns) {
+        return made<1, 8, TAPS, WAY>();
     case 180:
-        return thin_kernel<1, 10, TAPS, way>;
+        return made<1, 10, TAPS, WAY>();
+    case 216:
+        return made<2, 2, TAPS, WAY>();
+    case 232:
+        return made<2, 4, TAPS, WAY>();
     case 248:
-        return thin_kernel<2, 6, TAPS, way>;
+        return made<2, 6, TAPS, WAY>();
     case 264:
-        return thin_kernel<2, 8, TAPS, way>;
+        return made<2, 8, TAPS, WAY>();
     case 280:
-        return thin_kernel<2, 10, TAPS, way>;
+        return made<2, 10, TAPS, WAY>();
     case 416:
-        return thin_kernel<4, 2, TAPS, way>;
+        return made<4, 2, TAPS, WAY>();
     case 432:
-        return thin_kernel<4, 4, TAPS, way>;
+        return made<4, 4, TAPS, WAY>();
     default:
         return NULL;
     }
