@@ -33,7 +33,7 @@ static const struct option options[] = {
     {.name = "TABLE",
      .type = OPTION_WORD,
      .kind = KIND_TABLE,
-     .help = "T1 ... T8 or fig1",
+     .help = "T1 ... T8, fig1 or bound",
      .required = true,
      .at = AT(options.table)},
     {.name = "data",
@@ -246,18 +246,19 @@ const struct command command_reproduce = {
     .name = "reproduce",
     .usage = "TABLE --data DIR --out DIR [OPTIONS]",
     .summary = "run a table of the paper again, beside its numbers",
-    .about = "Runs a table or figure of the paper again (T1 to T8, fig1) and prints each row as "
-             "mean and standard "
-             "deviation over the class orders beside the published numbers.\n"
-             "Every run has a folder of its own in the one given with `--out`, named after what is "
-             "run, so that "
-             "tables share runs. A finished run is used again, a missing one is done, one that was "
-             "broken off is done "
-             "as well; a run with other settings or on other images is refused. The table is also "
-             "written to "
-             "TABLE`.md` and TABLE`.csv` there, after every run. An interrupt (Ctrl-C) ends the "
-             "current run; the same "
-             "command goes on where the table stands.",
+    .about =
+        "Runs a table or figure of the paper again (T1 to T8, fig1, bound) and prints each row as "
+        "mean and standard "
+        "deviation over the class orders beside the published numbers.\n"
+        "Every run has a folder of its own in the one given with `--out`, named after what is "
+        "run, so that "
+        "tables share runs. A finished run is used again, a missing one is done, one that was "
+        "broken off is done "
+        "as well; a run with other settings or on other images is refused. The table is also "
+        "written to "
+        "TABLE`.md` and TABLE`.csv` there, after every run. An interrupt (Ctrl-C) ends the "
+        "current run; the same "
+        "command goes on where the table stands.",
     TAKES(options),
     .defaults = &defaults,
     .run = run,

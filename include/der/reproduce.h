@@ -30,7 +30,7 @@ struct der_reproduction_item {
 
 /* A table or figure of the paper that can be run again. Strings are of static storage. */
 struct der_paper_table {
-    const char *name; /* "T1" ... "T8", "fig1" */
+    const char *name; /* "T1" ... "T8", "fig1", "bound" */
     const char *title;
     int n_rows;
 };
@@ -48,7 +48,7 @@ DER_API DER_NODISCARD enum der_status der_paper_row_describe(struct der_ctx *ctx
                                                              int index, struct der_paper_row *out);
 
 struct der_reproduce_options {
-    const char *table;       /* "T1" ... "T8", "fig1"; required */
+    const char *table;       /* "T1" ... "T8", "fig1", "bound"; required */
     const char *const *rows; /* rows to run, by their labels or the paper's names (all) */
     int n_rows;
     const int *orders; /* class orders (1, 2, 3) */
@@ -79,7 +79,7 @@ struct der_reproduction_row {
     double paper_params; /* what was not published is NAN */
     struct der_statistic paper_avg_top1;
     double paper_last_top1, paper_avg_top5, paper_last_top5;
-    double paper_bwt, paper_fwt;
+    double paper_bwt, paper_fwt, paper_classifier_bound;
 };
 
 /* Resolves the runs of a table and reads those that are there. `options`, with all it points to, must

@@ -186,7 +186,8 @@ enum der_status der_reproduction_row(const struct der_reproduction *r, int index
         .paper_avg_top5 = row.paper.average5,
         .paper_last_top5 = row.paper.last5,
         .paper_bwt = row.transfer.backward,
-        .paper_fwt = row.transfer.forward};
+        .paper_fwt = row.transfer.forward,
+        .paper_classifier_bound = row.paper_bound};
     return DER_OK;
 }
 

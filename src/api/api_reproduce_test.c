@@ -106,7 +106,7 @@ static void test_tables_and_rows_are_listed(void **state)
         assert_int_equal(der_paper_row_describe(f->ctx, i, table.n_rows, &row), DER_ARG);
         assert_non_null(strstr(der_ctx_error(f->ctx), table.name));
     }
-    assert_string_equal(table.name, "fig1");
+    assert_string_equal(table.name, "bound");
     assert_ok(f->ctx, der_paper_row_describe(f->ctx, 0, 0, &row));
     assert_string_equal(row.label, "joint, 5 steps");
     assert_string_equal(row.name, "joint");

@@ -51,19 +51,21 @@ static enum der_status check_item(const struct reproduction *r, const struct rep
                         "%s holds a run that began with weights of others; choose another folder "
                         "for the results",
                         item->path);
-    if (outcome->state == RUN_DONE && item->measure & MEASURE_TRANSFER && isnan(outcome->fwt))
+    const bool lacks_transfer = item->measure & MEASURE_TRANSFER && isnan(outcome->fwt);
+    const bool lacks_bound = item->measure & MEASURE_REPRESENTATION && isnan(outcome->bound);
+    if (outcome->state == RUN_DONE && (lacks_transfer || lacks_bound))
         return ctx_fail(r->ctx, DER_STATE,
-                        "%s holds a run whose transfer was not measured; choose "
+                        "%s holds a run whose %s was not measured; choose "
                         "another folder for the results",
-                        item->path);
+                        item->path, lacks_transfer ? "transfer" : "representation");
     return DER_OK;
 }
 
 /* A finished run with more measured saves doing it again: measuring changes no result. */
-static void try_twin(const struct reproduction *r, struct reproduce_item *item)
+static void try_twin(const struct reproduction *r, struct reproduce_item *item, const char *path)
 {
     struct reproduce_item twin = *item;
-    twin.path = item->twin;
+    twin.path = path;
     if (run_read(r->ctx, twin.path, &twin.outcome) == DER_OK && twin.outcome.state == RUN_DONE &&
         check_item(r, &twin) == DER_OK)
         *item = twin;
@@ -74,8 +76,9 @@ static enum der_status read_item(const struct reproduction *r, struct reproduce_
 {
     bool is_whole = true;
     TRY(run_read(r->ctx, item->path, &item->outcome));
-    if (item->outcome.state == RUN_ABSENT && item->twin)
-        try_twin(r, item);
+    for (int i = 0; i < REPRODUCE_TWINS && item->twins[i]; i++)
+        if (item->outcome.state == RUN_ABSENT)
+            try_twin(r, item, item->twins[i]);
     if (item->outcome.state == RUN_DONE)
         TRY(run_folder_is_whole(r->ctx, item->path, &is_whole));
     if (!is_whole)

@@ -15,7 +15,10 @@
 #include "experiment/run_reader.h"
 #include "metrics/paper.h"
 
-enum { REPRODUCE_ORDERS = 3 }; /* the class orders of the paper, from 1 */
+enum {
+    REPRODUCE_ORDERS = 3, /* the class orders of the paper, from 1 */
+    REPRODUCE_TWINS = 2
+};
 
 /* One run: a row of the table under one class order. */
 struct reproduce_item {
@@ -23,8 +26,9 @@ struct reproduce_item {
     int order;        /* from 1; 0: the preset's own, where the paper ran no other */
     bool is_wanted;   /* its row was asked for; others are shown if they are done */
     const char *path; /* folder of the run */
-    const char *twin; /* folder of the same run with more measured, which will do; may be NULL */
-    unsigned measure; /* bits of enum measure */
+    const char *twins
+        [REPRODUCE_TWINS]; /* folders of the same run with more measured, which will do; NULL: no more */
+    unsigned measure;      /* bits of enum measure */
     struct config config; /* that it must have */
     struct run_outcome outcome;
 };
@@ -36,7 +40,7 @@ struct reproduce_hooks {
 };
 
 struct reproduce_options {
-    const char *table;       /* "T1" ... "fig1" */
+    const char *table;       /* "T1" ... "fig1", "bound" */
     const char *const *rows; /* labels, or names of the paper's rows; none: all */
     int n_rows;
     const int *orders; /* of the classes; none: all three */

@@ -200,38 +200,56 @@ static void note_change(void *user, const char *key, const char *plain, const ch
         what->used = sizeof what->text - 1;
 }
 
-/* The folder of a run, with transfer measured or without; NULL when memory is short. */
+/* What runs are asked to measure, each more than the one before, and what their folders say of it. */
+static const struct {
+    unsigned measure;
+    const char *name;
+} MEASURED[] = {
+    {0, ""}, {MEASURE_REPRESENTATION, ".representation"}, {MEASURE_TRANSFER, ".transfer"}};
+
+enum { N_MEASURED = sizeof MEASURED / sizeof *MEASURED };
+_Static_assert(N_MEASURED == REPRODUCE_TWINS + 1, "all that measure more");
+
+/* The folder of a run; NULL when memory is short. */
 static const char *folder_of(struct reproduction *r, const struct reproduce_item *item,
-                             const char *what, bool transfer)
+                             const char *what, const char *measured)
 {
     char order[32] = "";
     if (item->order > 0)
         (void)snprintf(order, sizeof order, ".order%d", item->order);
     return arena_printf(&r->arena, "%s/%s.%s%s%s%s", r->options.out, item->row->preset,
-                        item->row->method, what, transfer ? ".transfer" : "", order);
+                        item->row->method, what, measured, order);
 }
 
 static enum der_status name_folders(struct reproduction *r, struct reproduce_item *item)
 {
-    bool transfer = item->measure & MEASURE_TRANSFER;
     struct config plain;
     struct config changed;
     struct what what = {.used = 0};
     TRY(resolve_row(r->ctx, item->row, &plain, &changed));
     (void)config_differences(&plain, &changed, note_change, &what);
-    item->path = folder_of(r, item, what.text, transfer);
-    if (!transfer)
-        item->twin = folder_of(r, item, what.text, true);
-    return item->path && (transfer || item->twin) ? DER_OK : ctx_nomem(r->ctx);
+    int own = 0;
+    while (MEASURED[own].measure != item->measure)
+        own++;
+    for (int i = own; i < N_MEASURED; i++) {
+        const char *folder = folder_of(r, item, what.text, MEASURED[i].name);
+        if (!folder)
+            return ctx_nomem(r->ctx);
+        *(i == own ? &item->path : &item->twins[i - own - 1]) = folder;
+    }
+    return DER_OK;
 }
 
 static enum der_status add_item(struct reproduction *r, const struct paper_run *row, int order)
 {
+    static const unsigned measures[] = {[PAPER_ACCURACY] = 0,
+                                        [PAPER_TRANSFER] = MEASURE_TRANSFER,
+                                        [PAPER_BOUND] = MEASURE_REPRESENTATION};
     struct reproduce_item *item = &r->items[r->n_items++];
     item->row = row;
     item->order = order;
     item->is_wanted = is_wanted(r, row);
-    item->measure = r->table->is_transfer ? MEASURE_TRANSFER : 0;
+    item->measure = measures[r->table->kind];
     TRY(resolve_item(r, item));
     return name_folders(r, item);
 }

@@ -37,6 +37,7 @@ void reproduce_row(const struct reproduction *r, int index, struct reproduce_row
     const struct paper_run *run = &r->rows[index];
     const struct paper_value *value = paper_run_value(run);
     const struct paper_transfer *transfer = paper_run_transfer(run);
+    const struct paper_value *bound = paper_run_bound(run);
     *out = (struct reproduce_row){.run = run,
                                   .params = OVER_ORDERS(avg_params, 1e-6),
                                   .avg_top1 = OVER_ORDERS(avg_top1, 1.0),
@@ -52,7 +53,9 @@ void reproduce_row(const struct reproduction *r, int index, struct reproduce_row
                                             .last = NAN,
                                             .average5 = NAN,
                                             .last5 = NAN},
-                                  .transfer = {.backward = NAN, .forward = NAN}};
+                                  .transfer = {.backward = NAN, .forward = NAN},
+                                  .paper_bound = bound ? bound->average : NAN,
+                                  .paper_bound_std = bound ? bound->std : NAN};
 #undef OVER_ORDERS
     if (value)
         out->paper = *value;
@@ -62,6 +65,7 @@ void reproduce_row(const struct reproduction *r, int index, struct reproduce_row
     out->difference = out->avg_top1.mean - out->paper.average;
     out->bwt_difference = out->bwt.mean - out->transfer.backward;
     out->fwt_difference = out->fwt.mean - out->transfer.forward;
+    out->bound_difference = out->bound.mean - out->paper_bound;
 }
 
 /* ---- the title ----------------------------------------------------------------------------------- */
@@ -142,6 +146,17 @@ static void transfer_line(const struct reproduce_row *row, struct line *line)
     add_difference(line, row->fwt_difference);
 }
 
+static void bound_line(const struct reproduce_row *row, struct line *line)
+{
+    begin_line(line, row->run->label, row->n_runs);
+    add_cell(line, row->avg_top1.mean, row->avg_top1.std);
+    add_cell(line, row->bound.mean, row->bound.std);
+    add_cell(line, row->paper.average, row->paper.std);
+    add_cell(line, row->paper_bound, row->paper_bound_std);
+    add_difference(line, row->difference);
+    add_difference(line, row->bound_difference);
+}
+
 static const struct line ACCURACY_HEAD = {{"row", "orders", "#Paras (M)", "Avg (%)", "Last (%)",
                                            "paper #Paras", "paper Avg", "difference"},
                                           8};
@@ -149,14 +164,22 @@ static const struct line TRANSFER_HEAD = {{"row", "orders", "BWT (%)", "FWT (%)"
                                            "paper FWT", "BWT difference", "FWT difference"},
                                           8};
 
+static const struct line BOUND_HEAD = {{"row", "orders", "Avg (%)", "bound (%)", "paper Avg",
+                                        "paper bound", "difference", "bound difference"},
+                                       8};
+
+static const struct {
+    const struct line *head;
+    void (*fill)(const struct reproduce_row *row, struct line *line);
+} KINDS[] = {[PAPER_ACCURACY] = {&ACCURACY_HEAD, accuracy_line},
+             [PAPER_TRANSFER] = {&TRANSFER_HEAD, transfer_line},
+             [PAPER_BOUND] = {&BOUND_HEAD, bound_line}};
+
 static void make_line(const struct reproduction *r, int index, struct line *line)
 {
     struct reproduce_row row;
     reproduce_row(r, index, &row);
-    if (r->table->is_transfer)
-        transfer_line(&row, line);
-    else
-        accuracy_line(&row, line);
+    KINDS[r->table->kind].fill(&row, line);
 }
 
 static void widen(const struct line *line, int width[COLUMNS_MAX])
@@ -190,7 +213,7 @@ static void put_rule(struct text *text, int n, const int width[COLUMNS_MAX])
 
 enum der_status reproduce_table_text(const struct reproduction *r, char **out)
 {
-    const struct line *head = r->table->is_transfer ? &TRANSFER_HEAD : &ACCURACY_HEAD;
+    const struct line *head = KINDS[r->table->kind].head;
     struct text text = {.mem = &r->ctx->mem};
     struct line line;
     int width[COLUMNS_MAX] = {0};
@@ -244,6 +267,7 @@ static const struct {
     COLUMN("paper_last_top5", paper.last5),
     COLUMN("paper_bwt", transfer.backward),
     COLUMN("paper_fwt", transfer.forward),
+    COLUMN("paper_classifier_bound", paper_bound),
     COLUMN("difference", difference),
 #undef COLUMN
 };

@@ -17,8 +17,9 @@ struct reproduce_row {
     struct summary bwt, fwt, bound;
     struct paper_value paper;       /* its names are NULL where the paper has no number */
     struct paper_transfer transfer; /* likewise */
-    double difference;              /* of avg_top1 to the paper's */
-    double bwt_difference, fwt_difference;
+    double paper_bound, paper_bound_std;
+    double difference; /* of avg_top1 to the paper's */
+    double bwt_difference, fwt_difference, bound_difference;
 };
 
 /* Row `index` of the table. */

@@ -60,8 +60,8 @@ static void refuse(struct fixture *f, const char *table, enum der_status wanted,
 }
 
 /* A finished run of the row with the settings a table wants, all steps alike. */
-static void write_run(struct fixture *f, const struct reproduce_item *item, double top1,
-                      double params, double transfer)
+static void write_measured_run(struct fixture *f, const struct reproduce_item *item, double top1,
+                               double params, double transfer, double bound)
 {
     double values[B0_STEPS];
     char folder[SCRATCH_PATH_MAX / 8];
@@ -74,12 +74,19 @@ static void write_run(struct fixture *f, const struct reproduce_item *item, doub
                            .params = params,
                            .bwt = transfer,
                            .fwt = 2 * transfer,
+                           .bound = bound,
                            .init = f->init};
     assert_true(run.n_steps <= B0_STEPS);
     for (int i = 0; i < run.n_steps; i++)
         values[i] = top1;
     (void)snprintf(folder, sizeof folder, "out/%s", strrchr(item->path, '/') + 1);
     made_run_write(f->ctx, &f->scratch, folder, &run);
+}
+
+static void write_run(struct fixture *f, const struct reproduce_item *item, double top1,
+                      double params, double transfer)
+{
+    write_measured_run(f, item, top1, params, transfer, 0.0);
 }
 
 static const struct reproduce_item *item_of(const struct reproduction *r, const char *label,
@@ -314,6 +321,41 @@ static void test_transfer_has_a_table_of_its_own(void **state)
     refuse(f, "T5", DER_STATE, "transfer was not measured");
 }
 
+static void test_the_bound_has_a_table_of_its_own(void **state)
+{
+    struct fixture *f = *state;
+    const int orders[] = {1, 2};
+    char *text;
+    f->options.orders = orders;
+    f->options.n_orders = 2;
+    struct reproduction *r = plan(f, "bound");
+    assert_int_equal(r->items[0].measure, MEASURE_REPRESENTATION);
+    write_measured_run(f, item_of(r, "DER, 10 steps", 1), 50.0, 10, NAN, 60.0);
+    reproduction_free(r);
+    r = plan(f, "T5"); /* transfer includes it */
+    write_measured_run(f, item_of(r, "DER", 2), 52.0, 10, 1.0, 64.0);
+    reproduction_free(r);
+    r = plan(f, "bound");
+    assert_non_null(strstr(item_of(r, "DER, 10 steps", 2)->path, ".transfer."));
+    assert_ok(f->ctx, reproduce_table_text(r, &text));
+    assert_non_null(
+        strstr(text, "| 51.00 +- 1.41 | 62.00 +- 2.83 | 74.64 +- 0.28 | 76.14 +- 0.80 |"));
+    assert_non_null(strstr(text, "-23.64 |           -14.14 |"));
+    mem_free(&f->ctx->mem, text);
+    reproduction_free(r);
+    /* What it measured serves a table that asks for less, not one that asks for more. */
+    r = plan(f, "T1");
+    assert_non_null(strstr(item_of(r, "DER, 10 steps", 1)->path, ".representation."));
+    reproduction_free(r);
+    r = plan(f, "T5");
+    assert_int_equal(item_of(r, "DER", 1)->outcome.state, RUN_ABSENT);
+    reproduction_free(r);
+    r = plan(f, "bound");
+    write_run(f, item_of(r, "DER, 10 steps", 1), 50.0, 10, NAN);
+    reproduction_free(r);
+    refuse(f, "bound", DER_STATE, "representation was not measured");
+}
+
 /* ---- what lies there ----------------------------------------------------------------------------- */
 
 static void test_a_run_with_other_settings_is_refused(void **state)
@@ -425,6 +467,7 @@ int main(void)
         TEST(test_rows_are_mean_and_deviation_beside_the_paper),
         TEST(test_the_csv_has_all_digits_and_marks_changes),
         TEST(test_transfer_has_a_table_of_its_own),
+        TEST(test_the_bound_has_a_table_of_its_own),
         TEST(test_a_run_with_other_settings_is_refused),
         TEST(test_a_run_that_began_with_weights_of_others_is_refused),
         TEST(test_rows_on_other_images_are_refused),

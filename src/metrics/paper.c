@@ -120,6 +120,12 @@ const struct paper_table *paper_table_find(const char *id)
     return NULL;
 }
 
+static bool is_of(const struct paper_run *run, enum paper_kind kind)
+{
+    const struct paper_table *table = paper_table_find(run->table);
+    return table && table->kind == kind;
+}
+
 const struct paper_value *paper_run_value(const struct paper_run *run)
 {
     if (!run->value_table)
@@ -127,10 +133,15 @@ const struct paper_value *paper_run_value(const struct paper_run *run)
     return paper_value_find(run->value_table, run->preset, run->value_row);
 }
 
+const struct paper_value *paper_run_bound(const struct paper_run *run)
+{
+    return is_of(run, PAPER_BOUND) ? paper_value_find("T10", run->preset, "classifier-bound")
+                                   : NULL;
+}
+
 const struct paper_transfer *paper_run_transfer(const struct paper_run *run)
 {
-    const struct paper_table *table = paper_table_find(run->table);
-    return table && table->is_transfer ? paper_transfer_find(run->value_row) : NULL;
+    return is_of(run, PAPER_TRANSFER) ? paper_transfer_find(run->value_row) : NULL;
 }
 
 const char *paper_label(const char *row)

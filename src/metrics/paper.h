@@ -69,11 +69,14 @@ struct paper_curve {
     double accuracy[PAPER_MAX_STEPS];
 };
 
-/* A table or figure that can be run again. */
+/* What the numbers of a table are: accuracies, BWT and FWT, or accuracies beside the classifier's upper bound. */
+enum paper_kind { PAPER_ACCURACY, PAPER_TRANSFER, PAPER_BOUND };
+
+/* A table, figure or number that can be run again. */
 struct paper_table {
-    const char *id; /* "T1" ... "T8", "fig1" */
+    const char *id; /* "T1" ... "T8", "fig1", "bound" */
     const char *title;
-    bool is_transfer; /* its numbers are BWT and FWT, not accuracies */
+    enum paper_kind kind;
 };
 
 /* A row of such a table: what to run, and what to print beside the result. */
@@ -105,9 +108,10 @@ const struct paper_transfer *paper_transfer_find(const char *row);
 const struct paper_curve *paper_curve_find(const char *protocol, const char *row);
 const struct paper_table *paper_table_find(const char *id);
 
-/* The paper's numbers for a run: accuracies, or transfer for tables of transfer. NULL where it has
- * none of that kind. */
+/* The paper's numbers for a run: accuracies, transfer for tables of transfer, the bound for tables of it. NULL where
+ * it has none of that kind. */
 const struct paper_value *paper_run_value(const struct paper_run *run);
+const struct paper_value *paper_run_bound(const struct paper_run *run);
 const struct paper_transfer *paper_run_transfer(const struct paper_run *run);
 
 /* A row's name as the paper prints it: "Ours (w/o P)" for "der-wop"; the name itself where the

@@ -59,10 +59,12 @@ static void test_tables_have_the_rows_of_the_paper(void **state)
     static const struct {
         const char *id;
         int n;
-        bool is_transfer;
+        enum paper_kind kind;
     } expected[] = {
-        {"T1", 12, false}, {"T2", 9, false}, {"T3", 9, false}, {"T4", 3, false},   {"T5", 2, true},
-        {"T6", 5, false},  {"T7", 8, false}, {"T8", 6, false}, {"fig1", 4, false},
+        {"T1", 12, PAPER_ACCURACY}, {"T2", 9, PAPER_ACCURACY}, {"T3", 9, PAPER_ACCURACY},
+        {"T4", 3, PAPER_ACCURACY},  {"T5", 2, PAPER_TRANSFER}, {"T6", 5, PAPER_ACCURACY},
+        {"T7", 8, PAPER_ACCURACY},  {"T8", 6, PAPER_ACCURACY}, {"fig1", 4, PAPER_ACCURACY},
+        {"bound", 1, PAPER_BOUND},
     };
     int n_tables;
     (void)paper_tables(&n_tables);
@@ -72,7 +74,7 @@ static void test_tables_have_the_rows_of_the_paper(void **state)
         assert_non_null(paper_runs(expected[k].id, &n));
         assert_int_equal(n, expected[k].n);
         assert_non_null(paper_table_find(expected[k].id));
-        assert_int_equal(paper_table_find(expected[k].id)->is_transfer, expected[k].is_transfer);
+        assert_int_equal(paper_table_find(expected[k].id)->kind, expected[k].kind);
     }
     int n = -1;
     assert_null(paper_runs("T9", &n));
@@ -131,8 +133,13 @@ static void test_every_row_stands_beside_the_papers_number(void **state)
     for (int i = 0; i < n; i++) {
         const struct paper_value *value = paper_run_value(runs[i]);
         const struct paper_transfer *transfer = paper_run_transfer(runs[i]);
+        const struct paper_value *bound = paper_run_bound(runs[i]);
+        const enum paper_kind kind = paper_table_find(runs[i]->table)->kind;
         assert_false(value && transfer);
-        if (paper_table_find(runs[i]->table)->is_transfer)
+        assert_int_equal(bound != NULL, kind == PAPER_BOUND);
+        if (bound)
+            assert_true(bound->average == 76.14 && value->average == 74.64);
+        if (kind == PAPER_TRANSFER)
             assert_ptr_equal(transfer, paper_transfer_find("der"));
         else if (value)
             assert_string_equal(value->protocol, runs[i]->preset);

@@ -74,6 +74,9 @@ char *made_run_metrics(struct der_ctx *ctx, const struct made_run *run)
                          "{\"event\":\"end\",\"steps\":%d,\"avg_top1\":%.17g,\"last_top1\":"
                          "%.17g,\"avg_top5\":%.17g,\"last_top5\":%.17g,\"avg_params\":%.17g",
                          first + run->n_steps - 1, mean, last, mean, last, params / run->n_steps);
+    if (run->bound > 0.0)
+        used +=
+            (size_t)snprintf(text + used, size - used, ",\"classifier_bound\":%.17g", run->bound);
     if (!isnan(run->bwt))
         used += (size_t)snprintf(text + used, size - used, ",\"bwt\":%.17g,\"fwt\":%.17g", run->bwt,
                                  run->fwt);

@@ -20,6 +20,7 @@ struct made_run {
     const double *top1; /* [n_steps] */
     double params;      /* of one extractor; step t has t of them */
     double bwt, fwt;    /* NAN: not measured */
+    double bound;       /* of the classifier; 0: not measured */
     bool is_partial;    /* no end */
     int max_steps;      /* in config.json */
     const char *init;   /* weights it began with; NULL: none */
