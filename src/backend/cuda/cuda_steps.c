@@ -296,8 +296,7 @@ static cudaError_t run_mask_sparsity(struct cuda_program *p, const struct cuda_s
     const int n = n_masks(&step->node);
     const struct cuda_mask *masks = device_table(p, step);
     return cuda_mask_sparsity(masks, n, (const void *)(masks + n), attr->n_layers, attr->total,
-                              in_data(p, step, 0), out_data(p, step, 0),
-                              (double *)(void *)step_scratch(p, step), stream);
+                              in_data(p, step, 0), out_data(p, step, 0), stream);
 }
 
 /* What a block takes of parameter i of an update. */
@@ -542,8 +541,6 @@ enum der_status cuda_step_init(struct cuda_program *p, struct cuda_step *step)
     } else if (kind->scratch == SCRATCH_LOSS) {
         step->scratch_bytes = (size_t)first.rows * sizeof(double);
         p->n_counters++;
-    } else if (step->node.op == OP_MASK_SPARSITY) {
-        step->scratch_bytes = 2 * (size_t)n_masks(&step->node) * sizeof(double);
     }
     step->table = p->tables_bytes;
     step->table_bytes = table_bytes(&step->node);

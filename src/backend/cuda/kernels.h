@@ -164,10 +164,9 @@ cudaError_t cuda_mask_gate(const struct cuda_mask *masks, int n, const float *s,
 /* hat: with s_max, else exact. */
 cudaError_t cuda_mask_gate_grad(const struct cuda_mask *masks, int n, const float *s, bool hat,
                                 float s_max, cudaStream_t stream);
-/* sums: 2 n doubles of scratch. */
 cudaError_t cuda_mask_sparsity(const struct cuda_mask *masks, int n,
                                const struct cuda_sparsity_layer *layers, int n_layers, double total,
-                               const float *weight, float *loss, double *sums, cudaStream_t stream);
+                               const float *weight, float *loss, cudaStream_t stream);
 
 /* ---- sgd.cu: all parameters in one launch --------------------------------------------------------- */
 

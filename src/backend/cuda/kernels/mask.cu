@@ -70,12 +70,17 @@ __global__ void gate_grad_kernel(const struct cuda_mask *masks, const float *s, 
     }
 }
 
-/* One block: sums of the masks (a warp each), the loss, then the slope of every mask. */
+/* One block: sums of the masks (a warp each), the loss, then the slope of every mask. What the one thread in the middle
+ * goes through lies in shared memory: sums, slopes, layers. */
 __global__ void sparsity_kernel(const struct cuda_mask *masks, int n,
                                 const struct cuda_sparsity_layer *layers, int n_layers,
-                                double total, const float *weight, float *loss, double *sums)
+                                double total, const float *weight, float *loss)
 {
+    extern __shared__ double sums[];
     double *slopes = sums + n;
+    struct cuda_sparsity_layer *near = (struct cuda_sparsity_layer *)(slopes + n);
+    for (int l = threadIdx.x; l < n_layers; l += blockDim.x)
+        near[l] = layers[l];
     const int warp = threadIdx.x / 32;
     const int n_warps = blockDim.x / 32;
     for (int i = warp; i < n; i += n_warps) {
@@ -93,7 +98,7 @@ __global__ void sparsity_kernel(const struct cuda_mask *masks, int n,
     if (threadIdx.x == 0) {
         double used = 0.0;
         for (int l = 0; l < n_layers; l++) {
-            const struct cuda_sparsity_layer layer = layers[l];
+            const struct cuda_sparsity_layer layer = near[l];
             const double n_in = layer.in_mask < 0 ? layer.in_channels : sums[layer.in_mask];
             const double n_out = sums[layer.out_mask];
             used += layer.kernel_area * n_in * n_out;
@@ -126,8 +131,9 @@ cudaError_t cuda_mask_gate_grad(const struct cuda_mask *masks, int n, const floa
 
 cudaError_t cuda_mask_sparsity(const struct cuda_mask *masks, int n,
                                const struct cuda_sparsity_layer *layers, int n_layers, double total,
-                               const float *weight, float *loss, double *sums, cudaStream_t stream)
+                               const float *weight, float *loss, cudaStream_t stream)
 {
-    sparsity_kernel<<<1, 1024, 0, stream>>>(masks, n, layers, n_layers, total, weight, loss, sums);
+    const size_t shared = 2 * (size_t)n * sizeof(double) + (size_t)n_layers * sizeof *layers;
+    sparsity_kernel<<<1, 1024, shared, stream>>>(masks, n, layers, n_layers, total, weight, loss);
     return cudaGetLastError();
 }
