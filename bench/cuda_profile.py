@@ -24,13 +24,15 @@ PASSES = [("wgrad", "gradient of weights"), ("dgrad", "gradient of data"), ("bpr
 def kind_of(name):
     """What a kernel is called in the table."""
     own = re.search(r"(\w+)_kernel\b", name)
-    if own:
+    if own and "cudnn" not in name:
         return own.group(1).replace("_", " ")
     for word, what in PASSES:
         if word in name:
             return f"cuDNN, {what}"
     if re.search(r"gemm|cublas|splitK", name, re.IGNORECASE):
         return "cuBLASLt"
+    if "cudnn" in name:
+        return "cuDNN, other"
     return re.sub(r"[<(].*", "", name)[:60]
 
 
