@@ -526,11 +526,14 @@ static void test_a_convolution_leaves_the_sums_of_its_batch_norm(void **state)
     }
 }
 
-/* On request, thin layers, so many images that their parts are too many to be read. */
+/* On request, thin layers, so many images that their parts are too many to be read, results with a bias. */
 static void test_others_leave_none(void **state)
 {
     (void)state;
     struct fixture f;
+    make(&f, 128, true);
+    f.steps[CONV].node.op = OP_CONV2D_AFFINE;
+    check_none_is_summed(&f);
     make(&f, 128, true);
     f.cuda.statistics_apart = true;
     check_none_is_summed(&f);
