@@ -6,7 +6,7 @@
  *     der_bench der  [--extractors N] [--part step|train|frozen] [--masks] [--frozen-width X]
  *                    [--widths LIST] [--frozen-widths LIST]
  *                    [--precision f32|tf32|bf16] [--lanes N] [--thin-most N] [--weights-apart]
- *                    [--gradients-apart] [--without-strips] ...
+ *                    [--gradients-apart] [--statistics-apart] [--without-strips] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  *     der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]
@@ -25,7 +25,8 @@ static const char USAGE[] =
     "                                      [--frozen-width X] [--widths LIST]\n"
     "                                      [--frozen-widths LIST] [--precision f32|tf32|bf16]\n"
     "                                      [--lanes N] [--thin-most N] [--weights-apart]\n"
-    "                                      [--gradients-apart] [--without-strips]\n"
+    "                                      [--gradients-apart] [--statistics-apart]\n"
+    "                                      [--without-strips]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n"
     "       der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]\n"
@@ -73,6 +74,10 @@ static bool parse(int argc, char **argv, struct bench_options *o)
         }
         if (strcmp(argv[i], "--gradients-apart") == 0) {
             o->tuning.gradients_apart = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--statistics-apart") == 0) {
+            o->tuning.statistics_apart = true;
             continue;
         }
         if (strcmp(argv[i], "--without-strips") == 0) {

@@ -7,6 +7,9 @@
  * Every line is one layer with what is fused into it, in microseconds. "hot": the same arrays again and
  * again, which the second-level cache holds where they fit; "cold": other arrays with every launch. Bytes
  * are those of one read of each operand and one write of each result.
+ *
+ * Where there are kernels for the convolution before it that leave its sums (strip.cu), both alone and one behind the
+ * other, with sums and without.
  */
 #include "backend/cuda/kernels.h"
 #include "cuda_replay.h"
@@ -26,14 +29,23 @@ static const struct layer {
 static const struct kind {
     const char *name;
     bool backward, residual, mask; /* residual: backward, d_dst2 and d_residual */
-    int images;                    /* that have to be read or written */
+    bool conv, sums, alone; /* a convolution before it; which leaves sums; nothing behind it */
+    int images;             /* that have to be read or written */
 } KINDS[] = {
-    {"forward", false, false, false, 2},
-    {"forward +residual", false, true, false, 3},
-    {"forward +mask +residual", false, true, true, 3},
-    {"backward", true, false, false, 4},
-    {"backward +residual", true, true, false, 6},
-    {"backward +mask +residual", true, true, true, 6},
+    {.name = "forward", .images = 2},
+    {.name = "forward +residual", .residual = true, .images = 3},
+    {.name = "forward +mask +residual", .residual = true, .mask = true, .images = 3},
+    {.name = "backward", .backward = true, .images = 4},
+    {.name = "backward +residual", .backward = true, .residual = true, .images = 6},
+    {.name = "backward +mask +residual",
+     .backward = true,
+     .residual = true,
+     .mask = true,
+     .images = 6},
+    {.name = "conv", .conv = true, .alone = true, .images = 2},
+    {.name = "conv with sums", .conv = true, .sums = true, .alone = true, .images = 2},
+    {.name = "conv, forward", .conv = true, .images = 4},
+    {.name = "conv with sums, forward", .conv = true, .sums = true, .images = 4},
 };
 
 enum { IMAGES = 6, VECTORS = 10, CHANNELS_MAX = 512, LAUNCHES = 24, SETS_MAX = 24 };
@@ -47,6 +59,7 @@ struct bench {
     void *scratch;
     int batch;
     enum cuda_type type;
+    bool has_strips; /* the GPU can run the kernels of strip.cu */
 };
 
 /* One measurement. */
@@ -85,6 +98,33 @@ static float *vector_at(const struct trial *t, int i)
     return t->bench->vectors + (size_t)i * CHANNELS_MAX;
 }
 
+static struct cuda_conv_shape shape_of(const struct bench *b, const struct layer *layer)
+{
+    return (struct cuda_conv_shape){.n = b->batch,
+                                    .c = layer->channels,
+                                    .h = layer->size,
+                                    .w = layer->size,
+                                    .k = layer->channels,
+                                    .r = 3,
+                                    .s = 3,
+                                    .out_h = layer->size,
+                                    .out_w = layer->size,
+                                    .stride = 1,
+                                    .pad = 1,
+                                    .type = b->type};
+}
+
+/* Its result is what run_forward() reads. */
+static cudaError_t run_conv(const struct trial *t, int set, cudaStream_t stream)
+{
+    const struct cuda_conv_shape shape = shape_of(t->bench, t->layer);
+    const struct cuda_thin operands = {.dst = image_at(t, set, 0).data,
+                                       .src = image_at(t, set, 3).data,
+                                       .weights = image_at(t, set, 4).data};
+    return t->kind->sums ? cuda_strip_summed(&shape, &operands, t->bench->scratch, stream)
+                         : cuda_strip(&shape, &operands, stream);
+}
+
 static cudaError_t run_forward(const struct trial *t, int set, cudaStream_t stream)
 {
     struct cuda_bn bn = {
@@ -102,6 +142,7 @@ static cudaError_t run_forward(const struct trial *t, int set, cudaStream_t stre
         .training = true,
         .relu = true,
         .scratch = t->bench->scratch,
+        .summed = t->kind->sums ? t->bench->batch : 0,
     };
     if (t->kind->residual)
         bn.residual = image_at(t, set, 2);
@@ -138,8 +179,9 @@ static bool launch(void *user, int i, cudaStream_t stream)
 {
     const struct trial *t = user;
     const int set = i % t->n_sets;
-    cudaError_t error =
-        t->kind->backward ? run_backward(t, set, stream) : run_forward(t, set, stream);
+    cudaError_t error = t->kind->conv ? run_conv(t, set, stream) : cudaSuccess;
+    if (error == cudaSuccess && !t->kind->alone)
+        error = t->kind->backward ? run_backward(t, set, stream) : run_forward(t, set, stream);
     return replay_fine(error, t->kind->name);
 }
 
@@ -158,6 +200,12 @@ static void show(const struct bench *b, const struct layer *layer, const struct 
     printf("%-10s %-25s %5.1f MB  hot %5.1f us %4.1f TB/s  cold %5.1f us %4.1f TB/s\n", layer->name,
            kind->name, 1e-6 * moved, hot, 1e-6 * moved / hot, cold, 1e-6 * moved / cold);
     (void)fflush(stdout);
+}
+
+static bool is_there(const struct bench *b, const struct layer *layer, const struct kind *kind)
+{
+    const struct cuda_conv_shape shape = shape_of(b, layer);
+    return !kind->conv || (b->has_strips && cuda_strip_sums(&shape));
 }
 
 /* Words that are numbers from 0.5 to 2 both as f32 and as bf16, of either sign. */
@@ -181,10 +229,12 @@ static bool start(struct bench *b)
 {
     static const char WHAT[] = "taking memory";
     const size_t vectors = (size_t)VECTORS * CHANNELS_MAX * sizeof(float);
+    const size_t own = cuda_bn_scratch(CHANNELS_MAX);
+    const size_t sums = cuda_bn_sums(CHANNELS_MAX, b->batch);
     return replay_fine(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), "a stream") &&
            replay_fine(cudaMalloc((void **)&b->pool, POOL_BYTES), WHAT) &&
            replay_fine(cudaMalloc((void **)&b->vectors, vectors), WHAT) &&
-           replay_fine(cudaMalloc(&b->scratch, cuda_bn_scratch(CHANNELS_MAX)), WHAT) &&
+           replay_fine(cudaMalloc(&b->scratch, own > sums ? own : sums), WHAT) &&
            fill(b->pool, POOL_BYTES) && fill(b->vectors, vectors);
 }
 
@@ -197,10 +247,14 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--numbers") == 0)
             b.type = strcmp(argv[i + 1], "f32") == 0 ? CUDA_F32 : CUDA_BF16;
     }
-    if (b.batch < 1 || b.batch > 256 || !start(&b))
+    struct cudaDeviceProp gpu;
+    if (b.batch < 1 || b.batch > 256 || !start(&b) ||
+        !replay_fine(cudaGetDeviceProperties(&gpu, 0), "asking the GPU"))
         return 1;
+    b.has_strips = gpu.major == 9 && gpu.minor == 0;
     for (size_t i = 0; i < sizeof LAYERS / sizeof *LAYERS; i++)
         for (size_t k = 0; k < sizeof KINDS / sizeof *KINDS; k++)
-            show(&b, &LAYERS[i], &KINDS[k]);
+            if (is_there(&b, &LAYERS[i], &KINDS[k]))
+                show(&b, &LAYERS[i], &KINDS[k]);
     return 0;
 }

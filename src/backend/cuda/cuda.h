@@ -36,7 +36,7 @@ struct cuda_backend {
     enum precision precision; /* of training */
     bool deterministic;
     int thin_most; /* channels: layers of folded networks that have no more are for own kernels */
-    bool weights_apart, gradients_apart;
+    bool weights_apart, gradients_apart, statistics_apart;
     bool strips; /* kernels of strip.cu are wanted, and the GPU can run them */
     int n_side;  /* streams of `side` that are used */
     cudaStream_t stream;
@@ -85,13 +85,14 @@ struct cuda_derived {
  * [k, r, s, c], before it is written out (unless it stays raw), and cuDNN's workspace. */
 struct cuda_conv {
     struct cuda_conv_shape shape;
-    const struct dnn_plan *plan; /* NULL: own kernels */
-    bool fused;                  /* CONV2D_AFFINE: the plan does all of it */
-    bool stem;                   /* the kernel for pictures does it */
-    bool thin;                   /* those for thin layers do */
-    bool strip;                  /* those of strip.cu do */
-    int derived;                 /* index; -1 for CONV2D_D_WEIGHTS */
-    enum cuda_type grad_type;    /* CONV2D_D_WEIGHTS: of the gradient as it is computed */
+    const struct dnn_plan *plan;  /* NULL: own kernels */
+    bool fused;                   /* CONV2D_AFFINE: the plan does all of it */
+    bool stem;                    /* the kernel for pictures does it */
+    bool thin;                    /* those for thin layers do */
+    bool strip;                   /* those of strip.cu do */
+    int derived;                  /* index; -1 for CONV2D_D_WEIGHTS */
+    enum cuda_type grad_type;     /* CONV2D_D_WEIGHTS: of the gradient as it is computed */
+    const struct cuda_step *norm; /* batch norm in whose scratch it leaves partial sums; or NULL */
 };
 
 struct cuda_gemm; /* cuda_gemm.c */
@@ -106,6 +107,8 @@ struct cuda_step {
     struct cuda_gemm *gemm; /* matrix products; in the arena */
     size_t scratch;         /* offset into the program's block */
     size_t scratch_bytes;
+    /* BATCHNORM: the convolution that leaves partial sums in the scratch, one part for each picture; or NULL. */
+    const struct cuda_step *summed_by;
     size_t counters; /* index of the first of the step's counters */
     size_t table;    /* offset of the step's table among the program's tables */
     size_t table_bytes;
@@ -274,6 +277,15 @@ void cuda_derived_note(struct cuda_program *p);
 
 /* Finds the derived weights that updates can write, and the gradients that they can read as they are computed. */
 NODISCARD enum der_status cuda_update_plan(struct cuda_program *p);
+/* The only step that writes a value; -1 when none does, or several. */
+int cuda_only_writer(const struct cuda_program *p, int value);
+
+/* ---- cuda_statistics.c -------------------------------------------------------------------------- */
+
+/* Finds the convolutions that leave the sums of the batch norm behind them. Before memory is planned. */
+void cuda_statistics_plan(struct cuda_program *p);
+/* The step that first writes to the scratch of step i: itself, or the convolution that leaves its sums there. */
+int cuda_statistics_first(const struct cuda_program *p, int i);
 
 /* ---- cuda_gemm.c -------------------------------------------------------------------------------- */
 

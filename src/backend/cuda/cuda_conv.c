@@ -308,10 +308,14 @@ static enum der_status run_thin_d_weights(struct cuda_program *p, const struct c
 static enum der_status run_strip(struct cuda_program *p, const struct cuda_step *step,
                                  cudaStream_t stream)
 {
+    const struct cuda_conv *conv = step->conv;
     const struct cuda_thin operands = thin_of(p, step);
     TRY(prepare_weights(p, step, stream));
-    return cuda_check(p->base.be->ctx, cuda_strip(&step->conv->shape, &operands, stream),
-                      "a convolution of small images");
+    return cuda_check(
+        p->base.be->ctx,
+        conv->norm ? cuda_strip_summed(&conv->shape, &operands, step_scratch(p, conv->norm), stream)
+                   : cuda_strip(&conv->shape, &operands, stream),
+        "a convolution of small images");
 }
 
 static enum der_status run_strip_d_src(struct cuda_program *p, const struct cuda_step *step,

@@ -149,6 +149,7 @@ static enum der_status cuda_open(struct der_ctx *ctx, const struct backend_optio
     cuda->deterministic = options->deterministic;
     cuda->weights_apart = options->tuning.weights_apart;
     cuda->gradients_apart = options->tuning.gradients_apart;
+    cuda->statistics_apart = options->tuning.statistics_apart;
     cuda->strips = !options->tuning.without_strips;
     cuda->thin_most = options->tuning.thin_most > 0 ? options->tuning.thin_most : CUDA_THIN_MOST;
     cuda->n_side = options->tuning.side_streams;

@@ -191,8 +191,9 @@ static enum der_status plan_items(struct planner *plan)
         plan_outputs(plan, i);
     int n_values_items = plan->n_items;
     for (int i = 0; i < p->n_steps; i++)
-        plan->items[plan->n_items++] = (struct memplan_item){
-            .bytes = p->steps[i].scratch_bytes, .first = i, .last = p->steps[i].last_step};
+        plan->items[plan->n_items++] = (struct memplan_item){.bytes = p->steps[i].scratch_bytes,
+                                                             .first = cuda_statistics_first(p, i),
+                                                             .last = p->steps[i].last_step};
 
     TRY(memplan(p->base.be->ctx, plan->items, plan->n_items, &p->base.stats.temp_bytes));
     for (int v = 0; v < p->n_values; v++)
@@ -256,6 +257,7 @@ static enum der_status build(struct cuda_program *p, const struct graph *g, bool
     TRY(make_steps(p, g, flags));
     cuda_derived_finish(p);
     TRY(cuda_update_plan(p));
+    cuda_statistics_plan(p);
     cuda_lanes_plan(p);
     return plan_memory(p, g);
 }

@@ -49,6 +49,7 @@ static cudaError_t run_batchnorm(struct cuda_program *p, const struct cuda_step 
         .training = attr->training,
         .relu = attr->relu,
         .scratch = step_scratch(p, step),
+        .summed = step->summed_by ? (int)step->summed_by->conv->shape.n : 0,
     };
     return cuda_bn(&args, stream);
 }

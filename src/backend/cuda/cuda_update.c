@@ -10,8 +10,7 @@ static int n_parameters(const struct node *sgd)
     return (sgd->n_in - 1) / 3;
 }
 
-/* The only step that writes a value; -1 when none does, or several. */
-static int only_writer(const struct cuda_program *p, int value)
+int cuda_only_writer(const struct cuda_program *p, int value)
 {
     int writer = -1;
     int n = 0;
@@ -57,7 +56,7 @@ static void keep(struct cuda_program *p, int index)
     if (derived->inside || derived->source[1] != NO_VALUE ||
         cuda_sgd_per_block(derived->shape.area) == 0)
         return;
-    const int writer = only_writer(p, source);
+    const int writer = cuda_only_writer(p, source);
     if (writer < 0 || p->steps[writer].node.op != OP_SGD || is_read_behind(p, index, writer))
         return;
     const int parameter = parameter_of(&p->steps[writer].node, source);
@@ -95,7 +94,7 @@ static bool can_stay_raw(const struct cuda_program *p, int step)
     const struct cuda_value *value = &p->values[id];
     const bool is_seen = value->kind != VALUE_TEMP && !p->hides_gradients;
     return !is_seen && cuda_sgd_per_block(shape_spatial(value->slot.shape)) > 0 &&
-           only_writer(p, id) == step && is_spent(p, id, step);
+           cuda_only_writer(p, id) == step && is_spent(p, id, step);
 }
 
 /* ---- both ------------------------------------------------------------------------------------------ */

@@ -51,6 +51,8 @@ struct cuda_bn {
     float eps, momentum;
     bool training, relu;
     void *scratch; /* cuda_bn_scratch() bytes */
+    /* Partial sums that lie in `scratch` already, from cuda_strip_summed(), cuda_bn_sums() bytes; 0: none. */
+    int summed;
 };
 cudaError_t cuda_bn(const struct cuda_bn *bn, cudaStream_t stream);
 
@@ -68,6 +70,8 @@ struct cuda_bn_grad {
 cudaError_t cuda_bn_grad(const struct cuda_bn_grad *bn, cudaStream_t stream);
 
 size_t cuda_bn_scratch(int64_t stored);
+/* Of images in bf16, which so many blocks sum up. */
+size_t cuda_bn_sums(int64_t stored, int64_t parts);
 
 /* ---- pointwise.cu: element by element, operands of equal rows and columns ---------------------- */
 
@@ -327,6 +331,12 @@ bool cuda_strip_exists(const struct cuda_conv_shape *shape, bool backwards);
 /* As cuda_thin() and cuda_thin_d_src(), images and weights at multiples of 16 bytes. */
 cudaError_t cuda_strip(const struct cuda_conv_shape *shape, const struct cuda_thin *operands,
                        cudaStream_t stream);
+/* Whether there is a forward kernel that leaves sums for batch norm too. */
+bool cuda_strip_sums(const struct cuda_conv_shape *shape);
+/* dst = conv; and partial sums of dst as it is rounded, one part for each picture, in cuda_bn_sums() bytes. Operands
+ * other than src and weights have to be absent. */
+cudaError_t cuda_strip_summed(const struct cuda_conv_shape *shape, const struct cuda_thin *operands,
+                              void *sums, cudaStream_t stream);
 cudaError_t cuda_strip_d_src(const struct cuda_conv_shape *shape, void *d_src, const void *d_dst,
                              const void *weights, cudaStream_t stream);
 

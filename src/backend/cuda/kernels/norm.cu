@@ -15,6 +15,12 @@ size_t cuda_bn_scratch(int64_t stored)
     return (size_t)(slices < SUMS_BLOCKS ? (int64_t)SUMS_BLOCKS : slices) * COLUMNS_MAX * sizeof(double);
 }
 
+size_t cuda_bn_sums(int64_t stored, int64_t parts)
+{
+    const int64_t width = slice_width(stored);
+    return (size_t)(divide_up(stored, width) * parts * 2 * width) * sizeof(float);
+}
+
 template <typename T, int WIDTH, bool RESIDUAL> struct forward {
     typedef struct cuda_bn args;
     typedef T number;
@@ -126,14 +132,17 @@ template <typename T, int WIDTH, bool RESIDUAL> struct forward {
 
 template <typename T, int V> static cudaError_t launch(const struct cuda_bn *bn, cudaStream_t stream)
 {
-    return bn->residual.data ? norm_run<forward<T, V, true>>(bn, bn->training, true, stream)
-                             : norm_run<forward<T, V, false>>(bn, bn->training, true, stream);
+    const struct norm_work work = {bn->training, bn->summed, true};
+    return bn->residual.data ? norm_run<forward<T, V, true>>(bn, work, stream)
+                             : norm_run<forward<T, V, false>>(bn, work, stream);
 }
 
 cudaError_t cuda_bn(const struct cuda_bn *bn, cudaStream_t stream)
 {
     const bool wide =
         vectors_fit(&bn->src) && vectors_fit(&bn->residual) && vectors_fit(&bn->dst);
+    if (bn->summed > 0 && !(bn->training && bn->src.type == CUDA_BF16))
+        return cudaErrorInvalidValue;
     if (bn->src.type == CUDA_BF16)
         return wide ? launch<bf16, VECTOR>(bn, stream) : launch<bf16, 1>(bn, stream);
     return wide ? launch<float, VECTOR>(bn, stream) : launch<float, 1>(bn, stream);

@@ -23,6 +23,7 @@
 #define CUDA_NORM_CUH
 
 #include "backend/cuda/kernels/device.cuh"
+#include "backend/cuda/kernels/slices.cuh"
 
 enum {
     VECTOR = 8,
@@ -30,8 +31,6 @@ enum {
     NORM_WARPS = NORM_THREADS / 32,
     SUMS_BLOCKS = 128, /* nearly one for each multiprocessor of an H200; all that each leaves is read by all */
     APPLY_BLOCKS = 256,
-    SLICE_MIN = 16, /* channels */
-    SLICE_MAX = 64, /* 128 bytes of bf16: narrower pieces of a longer row cost as much */
     COLUMNS_MAX = 2 * SLICE_MAX,
     ROWS_MAX = 1 << 29
 };
@@ -359,10 +358,16 @@ static inline int parts_for(const struct walk *w, int rows, int blocks)
     return (int)(useful < fair ? useful : fair);
 }
 
-/* sums: whether anything is to be summed; with_rows: whether the second pass has rows to write. It may
- * have an OP of its own. */
+/* What there is to do. */
+struct norm_work {
+    bool sums;      /* anything is to be summed */
+    int summed;     /* partial sums that are there already, so that the first launch is not needed; 0: none */
+    bool with_rows; /* the second pass has rows to write */
+};
+
+/* The second pass may have an OP of its own. */
 template <typename OP, typename SECOND, int CX>
-static cudaError_t norm_passes(const typename OP::args *args, bool sums, bool with_rows,
+static cudaError_t norm_passes(const typename OP::args *args, const struct norm_work &work,
                                cudaStream_t stream)
 {
     typedef slice_of<OP::V, CX> slice;
@@ -374,32 +379,38 @@ static cudaError_t norm_passes(const typename OP::args *args, bool sums, bool wi
     w.rows = (int)args->src.rows;
     w.stored = args->src.stored;
     w.slices = (int)divide_up(w.stored, slice::WIDTH);
-    if (sums) {
+    w.summed = work.summed;
+    const bool is_first = work.sums && work.summed == 0;
+    if (is_first) {
         w.parts = w.summed = parts_for(&w, slice::ROWS, SUMS_BLOCKS);
         error = norm_start(norm_sums_kernel<OP, CX>, args, w, false, stream);
         if (error != cudaSuccess)
             return error;
     }
-    w.parts = with_rows ? parts_for(&w, slice::ROWS, APPLY_BLOCKS) : 1;
-    w.rows = with_rows ? w.rows : 0;
-    return norm_start(norm_apply_kernel<SECOND, CX>, args, w, sums && overlaps, stream);
+    w.parts = work.with_rows ? parts_for(&w, slice::ROWS, APPLY_BLOCKS) : 1;
+    w.rows = work.with_rows ? w.rows : 0;
+    return norm_start(norm_apply_kernel<SECOND, CX>, args, w, is_first && overlaps, stream);
 }
 
-/* With slices as wide as rows allow. */
+/* Partial sums that are there already have slices of this width. */
 template <typename OP, typename SECOND = OP>
-static cudaError_t norm_run(const typename OP::args *args, bool sums, bool with_rows,
+static cudaError_t norm_run(const typename OP::args *args, const struct norm_work &work,
                             cudaStream_t stream)
 {
     if (args->src.rows > ROWS_MAX)
         return cudaErrorInvalidValue;
     if constexpr ((int)OP::V == (int)VECTOR) {
-        if (args->src.stored > 4 * VECTOR)
-            return norm_passes<OP, SECOND, 8>(args, sums, with_rows, stream);
-        if (args->src.stored > 2 * VECTOR)
-            return norm_passes<OP, SECOND, 4>(args, sums, with_rows, stream);
-        return norm_passes<OP, SECOND, 2>(args, sums, with_rows, stream);
+        switch (slice_width(args->src.stored)) {
+        case SLICE_MAX:
+            return norm_passes<OP, SECOND, SLICE_MAX / VECTOR>(args, work, stream);
+        case SLICE_MIN:
+            return norm_passes<OP, SECOND, SLICE_MIN / VECTOR>(args, work, stream);
+        default:
+            return norm_passes<OP, SECOND, SLICE_MAX / 2 / VECTOR>(args, work, stream);
+        }
     } else {
-        return norm_passes<OP, SECOND, SLICE_MIN>(args, sums, with_rows, stream);
+        return work.summed > 0 ? cudaErrorInvalidValue
+                               : norm_passes<OP, SECOND, SLICE_MIN>(args, work, stream);
     }
 }
 

@@ -139,12 +139,12 @@ static cudaError_t launch(const struct cuda_bn_grad *bn, cudaStream_t stream)
 {
     typedef backward<T, V, false> one;
     typedef backward<T, V, true> two;
-    const bool with_rows = bn->d_src.data;
+    const struct norm_work work = {true, 0, bn->d_src.data != NULL};
     if (!bn->d_dst2.data)
-        return norm_run<one>(bn, true, with_rows, stream);
+        return norm_run<one>(bn, work, stream);
     if (bn->d_residual.data) /* from which the second pass has their sum */
-        return norm_run<two, one>(bn, true, with_rows, stream);
-    return norm_run<two>(bn, true, with_rows, stream);
+        return norm_run<two, one>(bn, work, stream);
+    return norm_run<two>(bn, work, stream);
 }
 
 cudaError_t cuda_bn_grad(const struct cuda_bn_grad *bn, cudaStream_t stream)

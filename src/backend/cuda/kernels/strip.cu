@@ -14,20 +14,25 @@ struct strip_case {
     int from, to, size;
     bool backwards;
     strip_function function;
+    strip_function summed; /* with sums for batch norm; NULL: there is none */
     int threads, shared;
     int rows, pixel;           /* rows of a strip; bytes of a pixel */
     int panel_rows, panel_row; /* panel_row: bytes */
 };
 
-template <class P> static constexpr struct strip_case case_of()
+/* TRAINED: batch norm may follow. */
+template <class P, bool TRAINED> static constexpr struct strip_case case_of()
 {
-    return {P::FROM,   P::TO,   P::SIZE,  P::BACKWARDS,  strip_kernel<P>, P::THREADS,
-            P::SHARED, P::ROWS, P::PIXEL, P::PANEL_ROWS, P::PANEL_ROW};
+    strip_function summed = NULL;
+    if constexpr (TRAINED)
+        summed = strip_kernel<P, true>;
+    return {P::FROM,    P::TO,     P::SIZE, P::BACKWARDS, strip_kernel<P, false>, summed,
+            P::THREADS, P::SHARED, P::ROWS, P::PIXEL,     P::PANEL_ROWS,          P::PANEL_ROW};
 }
 
 /* Both passes of a convolution of c channels into k. */
 #define BOTH(c, k, size)                                                                           \
-    case_of<strip_plan<c, k, size, false>>(), case_of<strip_plan<k, c, size, true>>()
+    case_of<strip_plan<c, k, size, false>, true>(), case_of<strip_plan<k, c, size, true>, false>()
 
 static const struct strip_case CASES[] = {
     BOTH(64, 64, 32), BOTH(32, 64, 32), BOTH(64, 32, 32),  BOTH(32, 32, 32),  BOTH(48, 64, 32),
@@ -51,6 +56,12 @@ static const struct strip_case *case_for(const struct cuda_conv_shape *s, bool b
 bool cuda_strip_exists(const struct cuda_conv_shape *shape, bool backwards)
 {
     return case_for(shape, backwards) != NULL;
+}
+
+bool cuda_strip_sums(const struct cuda_conv_shape *shape)
+{
+    const struct strip_case *c = case_for(shape, false);
+    return c && c->summed;
 }
 
 /* ---- maps for the copy engine ------------------------------------------------------------------------ */
@@ -128,18 +139,19 @@ static cudaError_t launch(const struct cuda_conv_shape *shape, bool backwards,
                           cudaStream_t stream)
 {
     const struct strip_case *c = case_for(shape, backwards);
-    if (!c)
+    const strip_function function = !c ? NULL : a.sums ? c->summed : c->function;
+    if (!function)
         return cudaErrorInvalidValue;
     CUtensorMap src_map, weights_map;
     cudaError_t error = map_source(&src_map, *c, shape->n, src);
     if (error == cudaSuccess)
         error = map_weights(&weights_map, *c, weights);
     if (error == cudaSuccess)
-        error = allow_shared((const void *)c->function, (size_t)c->shared);
+        error = allow_shared((const void *)function, (size_t)c->shared);
     if (error != cudaSuccess)
         return error;
-    c->function<<<(unsigned)shape->n, (unsigned)c->threads, (size_t)c->shared, stream>>>(
-        a, src_map, weights_map);
+    function<<<(unsigned)shape->n, (unsigned)c->threads, (size_t)c->shared, stream>>>(a, src_map,
+                                                                                      weights_map);
     return cudaGetLastError();
 }
 
@@ -147,13 +159,22 @@ cudaError_t cuda_strip(const struct cuda_conv_shape *shape, const struct cuda_th
                        cudaStream_t stream)
 {
     const struct strip_args a = {(bf16 *)operands->dst, operands->bias,
-                                 (const bf16 *)operands->residual, operands->relu};
+                                 (const bf16 *)operands->residual, operands->relu, NULL};
+    return launch(shape, false, a, operands->src, operands->weights, stream);
+}
+
+cudaError_t cuda_strip_summed(const struct cuda_conv_shape *shape, const struct cuda_thin *operands,
+                              void *sums, cudaStream_t stream)
+{
+    const struct strip_args a = {(bf16 *)operands->dst, NULL, NULL, false, (float *)sums};
+    if (!sums || operands->bias || operands->residual || operands->relu)
+        return cudaErrorInvalidValue;
     return launch(shape, false, a, operands->src, operands->weights, stream);
 }
 
 cudaError_t cuda_strip_d_src(const struct cuda_conv_shape *shape, void *d_src, const void *d_dst,
                              const void *weights, cudaStream_t stream)
 {
-    const struct strip_args a = {(bf16 *)d_src, NULL, NULL, false};
+    const struct strip_args a = {(bf16 *)d_src, NULL, NULL, false, NULL};
     return launch(shape, true, a, d_dst, weights, stream);
 }

@@ -15,11 +15,15 @@
  * Of 32 result channels two rows of the picture make 64: rows 32 to 63 of a product are those of the next row of
  * pixels. Then the taps of a column of the kernel lie below each other with zeros at both ends, and the weights for a row
  * of the source are a window over them that moves up from row to row.
+ *
+ * Where batch norm follows, the sums that it begins with are added up here, while results are in registers: one
+ * part of them for each picture.
  */
 #ifndef CUDA_STRIP_CUH
 #define CUDA_STRIP_CUH
 
 #include "backend/cuda/kernels/hopper.cuh"
+#include "backend/cuda/kernels/slices.cuh"
 
 enum {
     PRODUCT = 128, /* columns of a product */
@@ -89,6 +93,11 @@ template <int FROM_, int TO_, int SIZE_, bool BACKWARDS_> struct strip_plan {
     static constexpr unsigned PIXELS_LOW = 1u << 16;
     static constexpr unsigned PIXELS_HIGH = descriptor_high(PIXEL, NEXT_GROUP);
 
+    /* Sums for batch norm: each channel's are in this many warps, then in one place of shared memory each. */
+    static constexpr int SHARES = GROUPS / TILES_M * (PAIRED ? 2 : 1);
+    static constexpr int SLICE = slice_width(TO);
+    static constexpr int SLICES = (TO + SLICE - 1) / SLICE;
+
     static constexpr int WEIGHTS_AT = STRIPS * STRIP;
     static constexpr int BARRIERS_AT = WEIGHTS_AT + SLOTS * STAGE;
     static constexpr int SHARED = BARRIERS_AT + (STRIPS + 2 * SLOTS) * 8;
@@ -99,6 +108,9 @@ template <int FROM_, int TO_, int SIZE_, bool BACKWARDS_> struct strip_plan {
     static_assert(PANEL % ATOM == 0, "panels begin where swizzles do");
     static_assert(!PAIRED || PIECES == 1, "panels are rows of the kernel or pieces, not both");
     static_assert(STAYS || TURNS == 1, "all go through a ring together, once");
+    static_assert(GROUPS % TILES_M == 0, "a group has the same channels at every turn");
+    static_assert(SLICES * SLICE * 2 <= THREADS, "a thread for each sum");
+    static_assert(SHARES * 2 * TO * 4 <= STRIP, "sums have room where a picture was");
     static_assert(SHARED <= 227 << 10, "shared memory");
 };
 
@@ -107,6 +119,7 @@ struct strip_args {
     const float *bias;    /* [to] or NULL */
     const bf16 *residual; /* as dst, or NULL */
     bool relu;
+    float *sums; /* for batch norm, one part for each block; or NULL */
 };
 
 /* ---- into shared memory --------------------------------------------------------------------------- */
@@ -307,6 +320,43 @@ __device__ static void write_forwards(float (&sums)[PRODUCT / 2], const struct s
     }
 }
 
+/* Of a lane's two channels, over the pixels that it has written. */
+struct lane_sums {
+    float2 sum, squares;
+
+    __device__ void add(unsigned word)
+    {
+        const float low = __uint_as_float(word << 16);
+        const float high = __uint_as_float(word & 0xffff0000u);
+        sum.x += low;
+        sum.y += high;
+        squares.x += low * low;
+        squares.y += high * high;
+    }
+};
+
+/* Sums are those of numbers as they are written: that is what batch norm reads. */
+template <class P>
+__device__ static void write_summed(float (&sums)[PRODUCT / 2], const struct strip_args &a,
+                                    const lane_place<P> &place, struct lane_sums &seen)
+{
+    products_wait<0>();
+    keep_in_place(sums);
+    if (!place.counts)
+        return;
+    bf16 *to = a.dst + place.at;
+#pragma unroll
+    for (int j = 0; j < PRODUCT / 8; j++, to += place.NEXT) {
+        const float *s = &sums[4 * j];
+        const unsigned left = packed(s[0], s[2]);
+        const unsigned right = packed(s[1], s[3]);
+        *reinterpret_cast<unsigned *>(to) = left;
+        *reinterpret_cast<unsigned *>(to + P::TO) = right;
+        seen.add(left);
+        seen.add(right);
+    }
+}
+
 template <class P>
 __device__ static void write_backwards(float (&sums)[PRODUCT / 2], const struct strip_args &a,
                                        const lane_place<P> &place)
@@ -327,6 +377,62 @@ __device__ static void write_backwards(float (&sums)[PRODUCT / 2], const struct 
     }
 }
 
+/* ---- sums for batch norm ------------------------------------------------------------------------------ */
+
+__device__ inline float2 sum_of_four_lanes(float2 x)
+{
+#pragma unroll
+    for (int mask = 1; mask < 4; mask *= 2) {
+        x.x += __shfl_xor_sync(0xffffffffu, x.x, mask);
+        x.y += __shfl_xor_sync(0xffffffffu, x.y, mask);
+    }
+    return x;
+}
+
+/* room: [SHARES][sums, squares][TO], where the picture was. */
+template <class P> __device__ static void share_sums(const struct lane_sums &seen, float *room)
+{
+    const int group = threadIdx.x / 128;
+    const int warp = threadIdx.x / 32 % 4;
+    const int share = P::PAIRED ? group * 2 + warp / 2 : group / P::TILES_M;
+    const lane_place<P> place(0, 0, group % P::TILES_M, 0);
+    const float2 sum = sum_of_four_lanes(seen.sum);
+    const float2 squares = sum_of_four_lanes(seen.squares);
+    float2 *to = reinterpret_cast<float2 *>(room + share * 2 * P::TO + place.channel);
+    if (!place.counts || threadIdx.x % 4 != 0)
+        return;
+    to[0] = sum;
+    to[P::TO / 2] = squares;
+}
+
+/* One part of what slices.cuh describes. */
+template <class P> __device__ static void leave_sums(float *sums, const float *room)
+{
+    constexpr int columns = 2 * P::SLICE;
+    const int slice = threadIdx.x / columns;
+    const int column = threadIdx.x % columns;
+    const int channel = slice * P::SLICE + column % P::SLICE;
+    float sum = 0.0f;
+    if (slice >= P::SLICES)
+        return;
+    if (channel < P::TO) {
+#pragma unroll
+        for (int share = 0; share < P::SHARES; share++)
+            sum += room[(share * 2 + column / P::SLICE) * P::TO + channel];
+    }
+    sums[((int64_t)slice * gridDim.x + blockIdx.x) * columns + column] = sum;
+}
+
+/* When all products of the block are done, and the picture is no longer wanted. */
+template <class P>
+__device__ static void add_up(const struct lane_sums &seen, float *sums, float *room)
+{
+    __syncthreads();
+    share_sums<P>(seen, room);
+    __syncthreads();
+    leave_sums<P>(sums, room);
+}
+
 /* ---- all ------------------------------------------------------------------------------------------ */
 
 template <class P> __device__ static void prepare_barriers(unsigned room)
@@ -345,9 +451,9 @@ template <class P> __device__ static void prepare_barriers(unsigned room)
 
 /* Where weights stay, a group begins when the one before has handed in its products, so that one writes while the
  * next computes. */
-template <class P>
+template <class P, bool SUMMED>
 __device__ static void compute_tile(const struct strip_args &a, const struct strip_block &block,
-                                    int group, int turn)
+                                    int group, int turn, struct lane_sums &seen)
 {
     const int tile = group + turn * P::GROUPS;
     const int tile_m = tile % P::TILES_M;
@@ -367,23 +473,29 @@ __device__ static void compute_tile(const struct strip_args &a, const struct str
     const lane_place<P> place(block.image, strip, tile_m, column);
     if (P::BACKWARDS)
         write_backwards<P>(sums, a, place);
+    else if (SUMMED)
+        write_summed<P>(sums, a, place, seen);
     else
         write_forwards<P>(sums, a, place);
 }
 
-template <class P>
+/* SUMMED: with sums for batch norm, and without what else may follow a convolution. */
+template <class P, bool SUMMED>
 __global__ void __launch_bounds__(P::THREADS, 1)
     strip_kernel(const struct strip_args a, const __grid_constant__ CUtensorMap src,
                  const __grid_constant__ CUtensorMap weights)
 {
     extern __shared__ __align__(1024) char room[];
+    struct lane_sums seen = {};
     const struct strip_block block = {&src, &weights, shared_address(room), (int)blockIdx.x};
     prepare_barriers<P>(block.room);
     if (threadIdx.x == 0)
         fetch_all<P>(block);
     __syncwarp();
     for (int turn = 0; turn < P::TURNS; turn++)
-        compute_tile<P>(a, block, (int)threadIdx.x / 128, turn);
+        compute_tile<P, SUMMED>(a, block, (int)threadIdx.x / 128, turn, seen);
+    if (SUMMED)
+        add_up<P>(seen, a.sums, reinterpret_cast<float *>(room));
 }
 
 #endif
