@@ -113,6 +113,8 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->widths = value;
         else if (strcmp(argv[i - 1], "--frozen-widths") == 0)
             o->frozen_widths = value;
+        else if (strcmp(argv[i - 1], "--without-sheets") == 0)
+            o->tuning.without_sheets = number;
         else if (strcmp(argv[i - 1], "--thin-most") == 0)
             o->tuning.thin_most = number;
         else if (strcmp(argv[i - 1], "--lanes") == 0)

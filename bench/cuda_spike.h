@@ -50,6 +50,6 @@ bool spike_launch_plan(struct spike *s, const struct spike_work *work, int branc
 
 /* cuda_spike_thin.c: own kernels for thin layers, the n best tiles of each; of one layer alone unless
  * `only` is negative. */
-void spike_thin(struct spike *s, int n, int only);
+void spike_thin(struct spike *s, int n, int only, int last);
 
 #endif

@@ -38,6 +38,7 @@ struct cuda_backend {
     int thin_most; /* channels: layers of folded networks that have no more are for own kernels */
     bool weights_apart, gradients_apart;
     bool strips; /* kernels of strip.cu are wanted, and the GPU can run them */
+    int sheets;  /* those of sheet.cu likewise */
     int n_side;  /* streams of `side` that are used */
     cudaStream_t stream;
     cudaStream_t side[CUDA_SIDE_STREAMS];
@@ -90,6 +91,7 @@ struct cuda_conv {
     bool stem;                   /* the kernel for pictures does it */
     bool thin;                   /* those for thin layers do */
     bool strip;                  /* those of strip.cu do */
+    bool sheet;                  /* those of sheet.cu do */
     int derived;                 /* index; -1 for CONV2D_D_WEIGHTS */
     enum cuda_type grad_type;    /* CONV2D_D_WEIGHTS: of the gradient as it is computed */
 };
@@ -250,6 +252,14 @@ struct cuda_thin_grad_tile cuda_thin_grad_tile_of(const struct cuda_conv_shape *
 bool cuda_strip_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass);
 /* Whether a GPU can. */
 NODISCARD enum der_status cuda_strip_runs_on(struct der_ctx *ctx, int device, bool *out);
+
+/* ---- cuda_sheet.c: what the kernels of sheet.cu serve, and how they cut it up --------------------------- */
+
+/* True where they are to compute a pass of a convolution, on a GPU that can run them. */
+bool cuda_sheet_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass);
+struct cuda_sheet_tile cuda_sheet_tile_of(const struct cuda_conv_shape *shape);
+/* True where n images of size x size pixels of a folded network are to be stored with sixteens of channels for them. */
+bool cuda_sheet_wants(int64_t n, int64_t size);
 
 /* ---- cuda_derive.c ------------------------------------------------------------------------------ */
 

@@ -20,8 +20,14 @@ static enum der_status copy_values(struct cuda_program *p, const struct graph *g
         TRY(slot_init(p->base.be->ctx, &p->arena, from, &to->slot));
         to->kind = from->kind;
         to->image = image[v];
-        const bool is_thin = image[v] && p->folded && cuda_is_thin(g, v, cuda_of(p)->thin_most);
+        const int bit = from->shape.dim[2] == 16 ? 1 : 2;
+        const bool is_thin = image[v] && p->folded &&
+                             (cuda_is_thin(g, v, cuda_of(p)->thin_most) ||
+                              ((cuda_of(p)->sheets & bit) &&
+                               cuda_sheet_wants(from->shape.dim[0], from->shape.dim[2])));
         to->stored = image[v] ? cuda_padded(p->type, is_thin, from->shape.dim[1]) : 0;
+        if (image[v] && p->folded && (cuda_of(p)->sheets & 8) && p->type == CUDA_BF16 && from->shape.dim[2] == 32 && from->shape.dim[1] > 32 && from->shape.dim[1] <= 48)
+            to->stored = 48;
         to->owner = graph_storage_of(g, v);
         to->col = graph_column_of(g, v);
     }

@@ -15,8 +15,13 @@ extern const struct backend_ops cuda_backend;
 
 static const struct {
     int64_t c, k, size;
-} SHAPES[] = {{64, 64, 32}, {32, 64, 32}, {64, 32, 32},  {32, 32, 32},  {48, 64, 32},
-              {48, 48, 32}, {64, 64, 16}, {64, 128, 16}, {128, 64, 16}, {128, 128, 16}};
+    bool forward_only;
+} SHAPES[] = {{.c = 64, .k = 64, .size = 32},   {.c = 32, .k = 64, .size = 32},
+              {.c = 64, .k = 32, .size = 32},   {.c = 32, .k = 32, .size = 32},
+              {.c = 48, .k = 64, .size = 32},   {.c = 48, .k = 48, .size = 32},
+              {.c = 64, .k = 64, .size = 16},   {.c = 64, .k = 128, .size = 16},
+              {.c = 128, .k = 64, .size = 16},  {.c = 128, .k = 128, .size = 16},
+              {.c = 64, .k = 48, .size = 32, .forward_only = true}};
 
 enum { N_SHAPES = sizeof SHAPES / sizeof *SHAPES };
 
@@ -62,7 +67,7 @@ static void compare_passes(const struct conv_pass *passes, int n)
         struct conv_arrays a;
         char what[80];
         conv_arrays_init(&a, &layer);
-        for (int j = 0; j < n; j++) {
+        for (int j = 0; j < n && !(passes[j].backwards && SHAPES[i / 3].forward_only); j++) {
             const int64_t count = conv_arrays_count(&a, &passes[j]);
             (void)snprintf(what, sizeof what, "%lld -> %lld, %lld images of %lld, pass %d",
                            (long long)layer.c, (long long)layer.k, (long long)layer.n,
@@ -268,7 +273,7 @@ static void test_what_is_served(void **state)
         const struct conv_layer layer = layer_of(i, 128);
         struct cuda_conv_shape s = conv_layer_shape(&layer);
         assert_true(cuda_strip_serves(&s, DNN_FORWARD));
-        assert_true(cuda_strip_serves(&s, DNN_D_SRC));
+        assert_int_equal(cuda_strip_serves(&s, DNN_D_SRC), !SHAPES[i].forward_only);
         assert_false(cuda_strip_serves(&s, DNN_D_WEIGHTS));
         s.n = 64;
         assert_true(cuda_strip_serves(&s, DNN_FORWARD));

@@ -1,0 +1,72 @@
+/*
+ * Which convolutions the kernels of sheet.cu serve, and how they cut them up.
+ *
+ * Both follow from shapes alone, by what was measured on an H200 (docs/BENCHMARKS.md).
+ */
+#include "backend/cuda/cuda.h"
+
+enum {
+    FEW_IMAGES = 64, /* as in cuda_strip.c */
+    UNIT = 16,       /* channels */
+    WIDE = 64,       /* cuDNN's tiles */
+    ALL = 227 << 10, /* bytes of shared memory: one block to a multiprocessor */
+    HALF = 113 << 10 /* two */
+};
+
+/* ---- how ------------------------------------------------------------------------------------------------- */
+
+/* Result channels of a block, where `parts` blocks share a picture. */
+static int columns_of(int64_t to, int64_t parts)
+{
+    enum { LEAST = 48 };
+    const int64_t columns = (to + parts * UNIT - 1) / (parts * UNIT) * UNIT;
+    return columns < LEAST ? LEAST : (int)columns;
+}
+
+/* As many slots as there is room for; false: not even `least`. */
+static bool fill_slots(struct cuda_sheet_tile *tile, const struct cuda_conv_shape *s, int least,
+                       size_t room)
+{
+    const int taps = (int)(s->r * s->s);
+    for (tile->slots = taps < least ? least : taps; tile->slots >= least; tile->slots--) {
+        const size_t shared = cuda_sheet_shared(s, tile);
+        if (shared > 0 && shared <= room)
+            return true;
+    }
+    return false;
+}
+
+/* Two blocks to a multiprocessor, if that leaves slots enough. Small pictures come two at a time, for which weights are
+ * read once. */
+struct cuda_sheet_tile cuda_sheet_tile_of(const struct cuda_conv_shape *s)
+{
+    enum { MOST = 128, FEW = 3, LEAST = 2 };
+    const bool is_small = s->out_h == 8;
+    const int64_t parts = is_small ? (s->k > 224 ? (s->k + MOST - 1) / MOST : 2)
+                                   : (s->k + MOST - 1) / MOST;
+    struct cuda_sheet_tile tile = {.pictures = is_small ? 2 : 1, .columns = columns_of(s->k, parts)};
+    tile.sheets = 2;
+    if (fill_slots(&tile, s, FEW, HALF))
+        return tile;
+    tile.sheets = 1;
+    if (fill_slots(&tile, s, FEW, HALF) || fill_slots(&tile, s, LEAST, ALL))
+        return tile;
+    tile.pictures = 1;
+    if (!fill_slots(&tile, s, LEAST, ALL))
+        tile.slots = 0;
+    return tile;
+}
+
+/* ---- which ----------------------------------------------------------------------------------------------- */
+
+bool cuda_sheet_serves(const struct cuda_conv_shape *s, enum dnn_pass pass)
+{
+    const struct cuda_sheet_tile tile = cuda_sheet_tile_of(s);
+    return pass == DNN_FORWARD && s->n >= FEW_IMAGES && s->r == 3 &&
+           (s->c % WIDE != 0 || s->k % WIDE != 0) && cuda_sheet_shared(s, &tile) > 0;
+}
+
+bool cuda_sheet_wants(int64_t n, int64_t size)
+{
+    return n >= FEW_IMAGES && (size == 8 || size == 16);
+}
