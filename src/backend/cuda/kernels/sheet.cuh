@@ -94,6 +94,7 @@ __device__ inline void fetch_weights(const struct sheet_block &b, const struct s
                                      const CUtensorMap *map, int channel, unsigned slot,
                                      unsigned barrier)
 {
+#pragma unroll 1
     for (int piece = 0; piece < rows.pieces; piece++) {
         const int at[5] = {channel + piece * PIECE_STEPS * CHANNELS, 0, 0, 0,
                            b.first_column / CHANNELS};
@@ -119,7 +120,9 @@ __device__ inline void fetch_pixels(const struct sheet_block &b, const struct sh
                                     const CUtensorMap *map, int channel, int picture)
 {
     unsigned to = b.room + picture * b.l.picture + rows.picture_at;
+#pragma unroll 1
     for (int piece = 0; piece < rows.pieces; piece++)
+#pragma unroll 1
         for (int part = 0; part < b.l.parts; part++, to += rows.picture_piece) {
             const int at[4] = {channel + piece * PIECE_STEPS * CHANNELS, b.l.first + part % 2,
                                b.l.first + part / 2, b.first_image + picture};
@@ -134,10 +137,12 @@ __device__ inline void fetch_all(const struct sheet_block &b)
     const int slots = b.l.slots < b.l.taps ? b.l.slots : b.l.taps;
     fetch_tap(b, 0);
     barrier_expect(pictures_barrier(b), b.l.pictures_bytes);
+#pragma unroll 1
     for (int picture = 0; picture < b.l.pictures; picture++) {
         fetch_pixels(b, b.l.whole, &b.maps.whole_pixels, 0, picture);
         fetch_pixels(b, b.l.rest, &b.maps.rest_pixels, rest, picture);
     }
+#pragma unroll 1
     for (int tap = 1; tap < slots; tap++)
         fetch_tap(b, tap);
 }
@@ -187,24 +192,43 @@ __device__ inline unsigned pixels_of(const struct sheet_block &b, const struct s
     return 1u << 16 | address / WORD;
 }
 
-/* More than one piece has rows of 128 bytes; weights: lower half of a descriptor. */
-template <int HALF>
-__device__ static void multiply_pieces(float (&sums)[HALF], const struct sheet_layout &l,
-                                       const struct sheet_rows &rows, unsigned pixels,
-                                       unsigned weights, int tap, bool &more)
+/* Products of a piece, which the compiler is to see one behind the other. */
+template <int STEPS, int HALF>
+__device__ static void multiply_piece(float (&sums)[HALF], const struct sheet_rows &rows,
+                                      unsigned pixels, unsigned weights, bool more)
 {
-    pixels += rows.tap[tap];
-    weights += rows.weights_at / WORD;
-    for (int piece = 0; piece < rows.pieces; piece++) {
-        for (int step = 0; step < rows.steps; step++) {
-            const int ahead = step * CHANNELS * 2 / WORD;
-            multiply_rows(sums, descriptor(pixels + ahead, rows.pixels_high),
-                          descriptor(weights + ahead, rows.weights_high), more);
-            more = true;
-        }
-        pixels += l.parts * rows.picture_piece / WORD;
-        weights += rows.weights_piece / WORD;
+    products_begin();
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+        const int ahead = step * CHANNELS * 2 / WORD;
+        multiply_rows(sums, descriptor(pixels + ahead, rows.pixels_high),
+                      descriptor(weights + ahead, rows.weights_high), more || step > 0);
     }
+}
+
+/* whole, rest: lower halves of descriptors of the sheet's first pixel; weights: of the slot. */
+template <int HALF>
+__device__ static void multiply_tap(float (&sums)[HALF], const struct sheet_layout &l,
+                                    unsigned whole, unsigned rest, unsigned weights, int tap)
+{
+    bool more = tap > 0;
+    unsigned pixels = whole + l.whole.tap[tap];
+    unsigned from = weights;
+#pragma unroll 1
+    for (int piece = 0; piece < l.whole.pieces; piece++) {
+        multiply_piece<PIECE_STEPS>(sums, l.whole, pixels, from, more);
+        more = true;
+        pixels += l.parts * l.whole.picture_piece / WORD;
+        from += l.whole.weights_piece / WORD;
+    }
+    pixels = rest + l.rest.tap[tap];
+    from = weights + l.rest.weights_at / WORD;
+    if (l.rest.steps == 1)
+        multiply_piece<1>(sums, l.rest, pixels, from, more);
+    else if (l.rest.steps == 2)
+        multiply_piece<2>(sums, l.rest, pixels, from, more);
+    else if (l.rest.steps == 3)
+        multiply_piece<3>(sums, l.rest, pixels, from, more);
 }
 
 /* Hands in all products of a group's sheets. */
@@ -227,13 +251,9 @@ __device__ static void multiply_sheets(float (&sums)[SHEETS][HALF], const struct
         const int slot = tap % l.slots;
         const unsigned weights = 1u << 16 | (b.room + l.weights_at + slot * l.slot) / WORD;
         barrier_wait(full_barrier(b, slot), tap / l.slots & 1);
-        products_begin();
 #pragma unroll
-        for (int i = 0; i < SHEETS; i++) {
-            bool more = tap > 0;
-            multiply_pieces(sums[i], l, l.whole, whole[i], weights, tap, more);
-            multiply_pieces(sums[i], l, l.rest, rest[i], weights, tap, more);
-        }
+        for (int i = 0; i < SHEETS; i++)
+            multiply_tap(sums[i], l, whole[i], rest[i], weights, tap);
         products_commit();
         if (tap > 0) {
             products_wait<1>();
@@ -301,6 +321,7 @@ __device__ inline void prepare_barriers(const struct sheet_block &b)
 {
     if (threadIdx.x == 0) {
         barrier_init(pictures_barrier(b), 1);
+#pragma unroll 1
         for (int i = 0; i < b.l.slots; i++) {
             barrier_init(full_barrier(b, i), 1);
             barrier_init(empty_barrier(b, i), (int)blockDim.x / 32);
