@@ -6,7 +6,7 @@
  *     der_bench der  [--extractors N] [--part step|train|frozen] [--masks] [--frozen-width X]
  *                    [--widths LIST] [--frozen-widths LIST]
  *                    [--precision f32|tf32|bf16] [--lanes N] [--thin-most N] [--weights-apart]
- *                    [--gradients-apart] [--without-strips] ...
+ *                    [--gradients-apart] [--without-strips] [--without-sheets] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  *     der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]
@@ -26,6 +26,7 @@ static const char USAGE[] =
     "                                      [--frozen-widths LIST] [--precision f32|tf32|bf16]\n"
     "                                      [--lanes N] [--thin-most N] [--weights-apart]\n"
     "                                      [--gradients-apart] [--without-strips]\n"
+    "                                      [--without-sheets]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n"
     "       der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]\n"
@@ -79,6 +80,10 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->tuning.without_strips = true;
             continue;
         }
+        if (strcmp(argv[i], "--without-sheets") == 0) {
+            o->tuning.without_sheets = true;
+            continue;
+        }
         if (i + 1 == argc)
             return false;
         const char *value = argv[++i];
@@ -113,8 +118,6 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->widths = value;
         else if (strcmp(argv[i - 1], "--frozen-widths") == 0)
             o->frozen_widths = value;
-        else if (strcmp(argv[i - 1], "--without-sheets") == 0)
-            o->tuning.without_sheets = number;
         else if (strcmp(argv[i - 1], "--thin-most") == 0)
             o->tuning.thin_most = number;
         else if (strcmp(argv[i - 1], "--lanes") == 0)

@@ -38,7 +38,7 @@ struct cuda_backend {
     int thin_most; /* channels: layers of folded networks that have no more are for own kernels */
     bool weights_apart, gradients_apart;
     bool strips; /* kernels of strip.cu are wanted, and the GPU can run them */
-    int sheets;  /* those of sheet.cu likewise */
+    bool sheets; /* those of sheet.cu likewise */
     int n_side;  /* streams of `side` that are used */
     cudaStream_t stream;
     cudaStream_t side[CUDA_SIDE_STREAMS];
@@ -194,6 +194,9 @@ int64_t cuda_padded(enum cuda_type type, bool is_thin, int64_t channels);
 /* An image of a folded network is for own kernels when they are worth it for all convolutions between images of
  * its size: one that cuDNN does better wants its padding on both sides. */
 bool cuda_is_thin(const struct graph *g, int value, int64_t most);
+/* It is for the kernels of strip.cu and sheet.cu when they, or cuDNN without any padding, serve all of those. */
+bool cuda_is_narrow(const struct graph *g, int value);
+int64_t cuda_narrow_channels(const struct shape *image);
 
 /* ---- cuda_run.c --------------------------------------------------------------------------------- */
 
@@ -258,8 +261,6 @@ NODISCARD enum der_status cuda_strip_runs_on(struct der_ctx *ctx, int device, bo
 /* True where they are to compute a pass of a convolution, on a GPU that can run them. */
 bool cuda_sheet_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass);
 struct cuda_sheet_tile cuda_sheet_tile_of(const struct cuda_conv_shape *shape);
-/* True where n images of size x size pixels of a folded network are to be stored with sixteens of channels for them. */
-bool cuda_sheet_wants(int64_t n, int64_t size);
 
 /* ---- cuda_derive.c ------------------------------------------------------------------------------ */
 

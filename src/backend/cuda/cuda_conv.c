@@ -79,8 +79,7 @@ static bool is_sheet(const struct cuda_program *p, const struct node *node)
         is_strip(p, node))
         return false;
     const struct cuda_conv_shape shape = shape_of(p, node);
-    const int bit = shape.stride == 2 ? 4 : shape.out_h == 16 ? 1 : 2;
-    return (cuda_of(p)->sheets & bit) && cuda_sheet_serves(&shape, pass_of(node->op));
+    return cuda_sheet_serves(&shape, pass_of(node->op));
 }
 
 static bool is_thin(const struct cuda_program *p, const struct node *node)

@@ -65,8 +65,3 @@ bool cuda_sheet_serves(const struct cuda_conv_shape *s, enum dnn_pass pass)
     return pass == DNN_FORWARD && s->n >= FEW_IMAGES && s->r == 3 &&
            (s->c % WIDE != 0 || s->k % WIDE != 0) && cuda_sheet_shared(s, &tile) > 0;
 }
-
-bool cuda_sheet_wants(int64_t n, int64_t size)
-{
-    return n >= FEW_IMAGES && (size == 8 || size == 16);
-}

@@ -123,6 +123,66 @@ static void test_forward_with_bias_residual_and_relu(void **state)
         assert_true(compare_tiles(&LAYERS[i], &passes[i % 4]) > 0);
 }
 
+/* ---- padding -------------------------------------------------------------------------------------------- */
+
+/* Convolutions in a row, from a picture on; each result is as large as its source, or half as large. */
+enum { N_VALUES = 6, NONE = 0 };
+
+struct chain {
+    int64_t channels[N_VALUES], sizes[N_VALUES];
+    int64_t stored[N_VALUES]; /* NONE: by another rule */
+};
+
+static void check_chain(const struct chain *c, int64_t n)
+{
+    struct value values[2 * N_VALUES - 1] = {0}; /* weights behind images */
+    struct node nodes[N_VALUES - 1] = {0};
+    int in[N_VALUES - 1][AFFINE_N_IN];
+    int out[N_VALUES - 1];
+    const struct graph g = {
+        .values = values, .n_values = 2 * N_VALUES - 1, .nodes = nodes, .n_nodes = N_VALUES - 1};
+    for (int v = 0; v < N_VALUES; v++)
+        values[v].shape = shape_4d(n, c->channels[v], c->sizes[v], c->sizes[v]);
+    for (int k = 0; k < N_VALUES - 1; k++) {
+        values[N_VALUES + k].shape = shape_4d(c->channels[k + 1], c->channels[k], 3, 3);
+        for (int j = 0; j < AFFINE_N_IN; j++)
+            in[k][j] = NO_VALUE;
+        in[k][AFFINE_SRC] = k;
+        in[k][AFFINE_WEIGHTS] = N_VALUES + k;
+        out[k] = k + 1;
+        nodes[k] = (struct node){
+            .op = OP_CONV2D_AFFINE, .in = in[k], .n_in = AFFINE_N_IN, .out = &out[k], .n_out = 1};
+        nodes[k].attr.conv =
+            (struct conv_attr){.stride = (int)(c->sizes[k] / c->sizes[k + 1]), .pad = 1};
+    }
+    for (int v = 1; v < N_VALUES; v++) {
+        assert_int_equal(cuda_is_narrow(&g, v), c->stored[v] != NONE);
+        if (c->stored[v] != NONE)
+            assert_int_equal(cuda_narrow_channels(&values[v].shape), c->stored[v]);
+    }
+}
+
+static void test_all_of_a_size_is_narrow_or_nothing(void **state)
+{
+    (void)state;
+    static const struct chain chains[] = {
+        /* as pruned for accuracy */
+        {{3, 35, 53, 99, 68, 164}, {32, 32, 32, 16, 16, 8}, {NONE, 48, 64, 112, 80, 176}},
+        /* 4x4 is not for sheets; 8x8 is */
+        {{3, 27, 70, 185, 68, 176}, {16, 16, 16, 8, 8, 4}, {NONE, 32, 80, 192, 80, NONE}},
+        /* no strip from 48 to 32 */
+        {{3, 35, 20, 99, 68, 70}, {32, 32, 32, 16, 16, 16}, {NONE, NONE, NONE, 112, 80, 80}},
+        /* too wide for 16x16 in one block, so all of that size is cuDNN's */
+        {{3, 35, 53, 400, 390, 70}, {32, 32, 32, 16, 16, 16}, {NONE, 48, 64, NONE, NONE, NONE}},
+        /* pictures of other sizes */
+        {{3, 70, 70, 70, 70, 70}, {48, 48, 24, 24, 12, 12}, {NONE, NONE, NONE, NONE, NONE, NONE}},
+    };
+    static const struct chain none = {{3, 35, 53, 99, 68, 164}, {32, 32, 32, 16, 16, 8}, {NONE}};
+    for (size_t i = 0; i < sizeof chains / sizeof *chains; i++)
+        check_chain(&chains[i], 128);
+    check_chain(&none, 32); /* few images */
+}
+
 /* ---- the rule ------------------------------------------------------------------------------------------ */
 
 static struct cuda_conv_shape shape_of(int64_t n, int64_t c, int64_t size, int64_t k,
@@ -211,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forward),
         cmocka_unit_test(test_forward_with_bias_residual_and_relu),
+        cmocka_unit_test(test_all_of_a_size_is_narrow_or_nothing),
         cmocka_unit_test(test_tiles_of_the_rule_exist),
         cmocka_unit_test(test_what_is_not_served),
         cmocka_unit_test(test_what_is_no_tile),
