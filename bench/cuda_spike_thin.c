@@ -82,6 +82,9 @@ static const struct thin_layer {
     {{64, 32, 128, 3, 2}, FROZEN},
     {{128, 16, 256, 3, 2}, FROZEN},
     {{256, 8, 256, 3, 1}, FROZEN},
+    {{192, 4, 64, 3, 1}, FROZEN},
+    {{64, 4, 112, 3, 1}, FROZEN},
+    {{112, 4, 48, 3, 1}, FROZEN},
 };
 
 struct trial {
@@ -322,7 +325,7 @@ static void try_sheets(struct trials *all, struct spike *s, struct trial t, cons
     add(all, s, &t, expected, host);
     t.is_rule = false;
     for (int pictures = 1; pictures <= 4; pictures *= 2)
-        for (int parts = 1; parts <= 4; parts++)
+        for (int parts = 1; parts <= 6; parts++)
             for (int sheets = 1; sheets <= 2; sheets++) {
                 const int columns = ((int)t.shape.k + parts * UNIT - 1) / (parts * UNIT) * UNIT;
                 t.sheet = (struct cuda_sheet_tile){

@@ -129,15 +129,23 @@ int64_t cuda_narrow_channels(const struct shape *image)
     return narrow_channels(image->dim[2], image->dim[1]);
 }
 
-/* A source of another size may be stored in either way; the wider one needs more room. */
+/* What is larger is stored by the same rule. */
+static int64_t source_channels(const struct graph *g, const struct node *node)
+{
+    const int source = node->in[AFFINE_SRC];
+    const int64_t *from = g->values[source].shape.dim;
+    const int64_t *to = g->values[node->out[0]].shape.dim;
+    const bool is_narrow = from[2] == to[2] || (from[2] > to[2] && cuda_is_narrow(g, source));
+    return is_narrow ? narrow_channels(from[2], from[1]) : cuda_padded(CUDA_BF16, false, from[1]);
+}
+
 static struct cuda_conv_shape narrow_shape(const struct graph *g, const struct node *node)
 {
     const int64_t *from = g->values[node->in[AFFINE_SRC]].shape.dim;
     const int64_t *weights = g->values[node->in[AFFINE_WEIGHTS]].shape.dim;
     const int64_t *to = g->values[node->out[0]].shape.dim;
     return (struct cuda_conv_shape){.n = to[0],
-                                    .c = to[2] == from[2] ? narrow_channels(from[2], from[1])
-                                                          : cuda_padded(CUDA_BF16, false, from[1]),
+                                    .c = source_channels(g, node),
                                     .h = from[2],
                                     .w = from[3],
                                     .k = narrow_channels(to[2], to[1]),

@@ -18,7 +18,7 @@ enum {
 /* Result channels of a block, where `parts` blocks share a picture. */
 static int columns_of(int64_t to, int64_t parts)
 {
-    enum { LEAST = 48 };
+    enum { LEAST = 32 };
     const int64_t columns = (to + parts * UNIT - 1) / (parts * UNIT) * UNIT;
     return columns < LEAST ? LEAST : (int)columns;
 }
@@ -36,23 +36,35 @@ static bool fill_slots(struct cuda_sheet_tile *tile, const struct cuda_conv_shap
     return false;
 }
 
-/* Two blocks to a multiprocessor, if that leaves slots enough. Small pictures come two at a time, for which weights are
- * read once. */
+/* Blocks that share a picture. Weights are read once for all pictures of a block, so small ones come two at a time and
+ * eight, and parts make up for the blocks. */
+static int64_t parts_of(const struct cuda_conv_shape *s)
+{
+    enum { MOST = 128, SMALL_MOST = 64 };
+    const int64_t most = s->out_h == 4 ? SMALL_MOST : MOST;
+    const int64_t parts = (s->k + most - 1) / most;
+    return s->out_h == 8 && parts < 2 ? 2 : parts;
+}
+
+/* Two blocks to a multiprocessor, if that leaves slots enough. */
+static bool fill(struct cuda_sheet_tile *tile, const struct cuda_conv_shape *s)
+{
+    enum { FEW = 3, LEAST = 2 };
+    tile->sheets = 2;
+    if (fill_slots(tile, s, FEW, HALF))
+        return true;
+    tile->sheets = 1;
+    return fill_slots(tile, s, FEW, HALF) || fill_slots(tile, s, LEAST, ALL);
+}
+
 struct cuda_sheet_tile cuda_sheet_tile_of(const struct cuda_conv_shape *s)
 {
-    enum { MOST = 128, FEW = 3, LEAST = 2 };
-    const bool is_small = s->out_h == 8;
-    const int64_t parts = is_small ? (s->k > 224 ? (s->k + MOST - 1) / MOST : 2)
-                                   : (s->k + MOST - 1) / MOST;
-    struct cuda_sheet_tile tile = {.pictures = is_small ? 2 : 1, .columns = columns_of(s->k, parts)};
-    tile.sheets = 2;
-    if (fill_slots(&tile, s, FEW, HALF))
-        return tile;
-    tile.sheets = 1;
-    if (fill_slots(&tile, s, FEW, HALF) || fill_slots(&tile, s, LEAST, ALL))
+    struct cuda_sheet_tile tile = {.pictures = s->out_h == 8 ? 2 : 1,
+                                   .columns = columns_of(s->k, parts_of(s))};
+    if (fill(&tile, s))
         return tile;
     tile.pictures = 1;
-    if (!fill_slots(&tile, s, LEAST, ALL))
+    if (!fill(&tile, s))
         tile.slots = 0;
     return tile;
 }

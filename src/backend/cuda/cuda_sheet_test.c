@@ -22,7 +22,9 @@ static const struct conv_layer LAYERS[] = {
     {2, 8, 8, 64, 208, 3, 1},   {3, 8, 8, 32, 16, 3, 1},    {2, 32, 32, 32, 112, 3, 2},
     {1, 32, 32, 48, 80, 3, 2},  {5, 16, 16, 80, 176, 3, 2}, {3, 16, 16, 144, 64, 3, 2},
     {2, 32, 32, 32, 80, 1, 2},  {3, 16, 16, 80, 80, 1, 2},  {2, 8, 8, 112, 48, 1, 1},
-    {88, 16, 16, 80, 80, 3, 1}, {88, 8, 8, 144, 80, 3, 1},
+    {88, 16, 16, 80, 80, 3, 1}, {88, 8, 8, 144, 80, 3, 1},  {11, 4, 4, 192, 48, 3, 1},
+    {9, 4, 4, 64, 112, 3, 1},   {3, 4, 4, 256, 32, 3, 1},   {88, 4, 4, 80, 64, 3, 1},
+    {9, 8, 8, 80, 144, 3, 2},   {17, 8, 8, 64, 192, 3, 2},  {9, 8, 8, 80, 64, 1, 2},
 };
 
 enum { N_LAYERS = sizeof LAYERS / sizeof *LAYERS };
@@ -57,12 +59,12 @@ static cudaError_t launch_sheet(struct conv_arrays *a, const void *user)
 static bool next_tile(const struct cuda_conv_shape *shape, int *at, struct cuda_sheet_tile *tile)
 {
     static const int slots[] = {2, 3, 4, 9};
-    enum { N = 4 * 4 * 6 * 2 };
+    enum { N = 4 * 4 * 7 * 2 };
     for (; *at < N; ++*at) {
         const int i = *at;
         *tile = (struct cuda_sheet_tile){.pictures = 1 + i / 4 % 4,
-                                         .columns = 48 + 16 * (i / 16 % 6),
-                                         .sheets = 1 + i / 96,
+                                         .columns = 32 + 16 * (i / 16 % 7),
+                                         .sheets = 1 + i / 112,
                                          .slots = slots[i % 4]};
         if (cuda_sheet_shared(shape, tile) > 0) {
             ++*at;
@@ -168,8 +170,9 @@ static void test_all_of_a_size_is_narrow_or_nothing(void **state)
     static const struct chain chains[] = {
         /* as pruned for accuracy */
         {{3, 35, 53, 99, 68, 164}, {32, 32, 32, 16, 16, 8}, {NONE, 48, 64, 112, 80, 176}},
-        /* 4x4 is not for sheets; 8x8 is */
-        {{3, 27, 70, 185, 68, 176}, {16, 16, 16, 8, 8, 4}, {NONE, 32, 80, 192, 80, NONE}},
+        {{3, 27, 70, 185, 68, 176}, {16, 16, 16, 8, 8, 4}, {NONE, 32, 80, 192, 80, 176}},
+        /* 400 channels of 4x4 do not fit */
+        {{3, 70, 68, 400, 390, 70}, {8, 8, 8, 4, 4, 4}, {NONE, 80, 80, NONE, NONE, NONE}},
         /* no strip from 48 to 32 */
         {{3, 35, 20, 99, 68, 70}, {32, 32, 32, 16, 16, 16}, {NONE, NONE, NONE, 112, 80, 80}},
         /* too wide for 16x16 in one block, so all of that size is cuDNN's */
@@ -240,7 +243,7 @@ static void test_what_is_not_served(void **state)
     assert_false(cuda_sheet_serves(&s, DNN_FORWARD));
     s = shape_of(128, 80, 32, 80, 3, 1);
     assert_false(cuda_sheet_serves(&s, DNN_FORWARD));
-    s = shape_of(128, 80, 4, 80, 3, 1);
+    s = shape_of(128, 80, 2, 80, 3, 1);
     assert_false(cuda_sheet_serves(&s, DNN_FORWARD));
     s = shape_of(128, 80, 24, 80, 3, 3);
     assert_false(cuda_sheet_serves(&s, DNN_FORWARD));

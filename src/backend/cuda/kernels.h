@@ -331,12 +331,12 @@ cudaError_t cuda_strip(const struct cuda_conv_shape *shape, const struct cuda_th
 cudaError_t cuda_strip_d_src(const struct cuda_conv_shape *shape, void *d_src, const void *d_dst,
                              const void *weights, cudaStream_t stream);
 
-/* ---- sheet.cu: 3x3 and 1x1 with square results of 8 or 16 pixels, the same otherwise, channels in sixteens ----- */
+/* ---- sheet.cu: 3x3 and 1x1 with results of 4x4, 8x8 or 16x16, the same otherwise, channels in sixteens ----- */
 
 /* How the work is cut up; results do not depend on it. */
 struct cuda_sheet_tile {
-    int pictures; /* of a block */
-    int columns;  /* result channels of a block: 48, 64, 80, 96, 112 or 128 */
+    int pictures; /* of a block; of 4x4 eights of them */
+    int columns;  /* result channels of a block: 32, 48, 64, 80, 96, 112 or 128 */
     int sheets;   /* of 8 x 8 pixels that four warps have: 1 or, up to 80 columns, 2; a block has four times as many at most */
     int slots;    /* taps whose weights are in shared memory at a time, 2 to 9 */
 };

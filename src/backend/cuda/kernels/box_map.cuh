@@ -32,20 +32,19 @@ inline CUtensorMapSwizzle swizzle_of(cuuint32_t channels)
 }
 
 /* Boxes of an array in bf16. steps[i]: bytes from one to the next in dimension i + 1. A box is as wide in its first
- * dimension as the swizzle, 16, 32 or 64. every[i]: of so many in dimension i one comes, the first; NULL: all do. */
+ * dimension as the swizzle, 16, 32 or 64. every[i]: of so many in dimension i one comes, the first. */
 template <int RANK>
 cudaError_t make_map(CUtensorMap *map, const void *data, const cuuint64_t (&sizes)[RANK],
                      const cuuint64_t (&steps)[RANK - 1], const cuuint32_t (&box)[RANK],
-                     const cuuint32_t *every = NULL)
+                     const cuuint32_t (&every)[RANK])
 {
-    const cuuint32_t ones[] = {1, 1, 1, 1, 1};
     decltype(&cuTensorMapEncodeTiled) encode = NULL;
     const cudaError_t error = find_encoder(&encode);
     if (error != cudaSuccess)
         return error;
     const CUresult result =
         encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, RANK, const_cast<void *>(data), sizes, steps,
-               box, every ? every : ones, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(box[0]),
+               box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(box[0]),
                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }

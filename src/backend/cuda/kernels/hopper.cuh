@@ -37,16 +37,17 @@ __device__ inline void multiply_wide(float (&d)[64], uint64_t a, uint64_t b, boo
         : "l"(a), "l"(b), "r"((int)more), "n"(TRANSPOSED ? 1 : 0));
 }
 
-/* Sums of a product of 64 rows: SUMS_n are operands 0 to n - 1, and LIST_n is how they are called. */
+/* Sums of a product of 64 rows: ALL_n are operands 0 to n - 1, and LIST_n is how they are called. */
 #define SUMS_8(d, i) SUMS_4(d, i), SUMS_4(d, i + 4)
-#define SUMS_24(d) SUMS_16(d, 0), SUMS_8(d, 16)
-#define SUMS_32(d) SUMS_16(d, 0), SUMS_16(d, 16)
-#define SUMS_40(d) SUMS_32(d), SUMS_8(d, 32)
-#define SUMS_48(d) SUMS_32(d), SUMS_16(d, 32)
-#define SUMS_56(d) SUMS_48(d), SUMS_8(d, 48)
-#define LIST_24                                                                                    \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "   \
-    "%20, %21, %22, %23"
+#define ALL_16(d) SUMS_16(d, 0)
+#define ALL_24(d) SUMS_16(d, 0), SUMS_8(d, 16)
+#define ALL_32(d) SUMS_16(d, 0), SUMS_16(d, 16)
+#define ALL_40(d) ALL_32(d), SUMS_8(d, 32)
+#define ALL_48(d) ALL_32(d), SUMS_16(d, 32)
+#define ALL_56(d) ALL_48(d), SUMS_8(d, 48)
+#define LIST_16                                                                                    \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define LIST_24 LIST_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define LIST_32 LIST_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
 #define LIST_40 LIST_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
 #define LIST_48 LIST_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
@@ -60,9 +61,10 @@ __device__ inline void multiply_wide(float (&d)[64], uint64_t a, uint64_t b, boo
         asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #third ", 0; "                             \
                      "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" LIST_##half      \
                      "}, %" #first ", %" #second ", p, 1, 1, 0, 0; }"                              \
-                     : SUMS_##half(d)                                                              \
+                     : ALL_##half(d)                                                               \
                      : "l"(a), "l"(b), "r"((int)more));                                            \
     }
+MULTIPLY_ROWS(32, 16, 16, 17, 18)
 MULTIPLY_ROWS(48, 24, 24, 25, 26)
 MULTIPLY_ROWS(64, 32, 32, 33, 34)
 MULTIPLY_ROWS(80, 40, 40, 41, 42)

@@ -9,6 +9,9 @@
  * stride is 2, the copy engine takes the picture apart, into even and odd rows of even and odd columns, within each of which
  * the pixels of a tap are neighbours.
  *
+ * Of pictures of 4 x 4 eight lie in shared memory between each other, pixel by pixel. A sheet is then eight neighbouring pixels
+ * of each, border and all: results there are computed in vain.
+ *
  * Weights come tap by tap through a ring of slots.
  */
 #ifndef CUDA_SHEET_CUH
@@ -42,7 +45,9 @@ struct sheet_rows {
 /* What a block computes, and how its shared memory is laid out. */
 struct sheet_layout {
     int images, size, from, to; /* size: of results */
-    int pictures;               /* of a block */
+    int pictures;               /* of a block; what lies between each other counts as one */
+    int images_each;            /* of a picture: 1 or 8 */
+    int sheets_each;
     int taps, first;            /* first: row and column that copies begin at */
     int parts;                  /* of a picture: 1, or 4 where the stride is 2 */
     int pitch;                  /* pixels */
@@ -124,8 +129,12 @@ __device__ inline void fetch_pixels(const struct sheet_block &b, const struct sh
     for (int piece = 0; piece < rows.pieces; piece++)
 #pragma unroll 1
         for (int part = 0; part < b.l.parts; part++, to += rows.picture_piece) {
-            const int at[4] = {channel + piece * PIECE_STEPS * CHANNELS, b.l.first + part % 2,
-                               b.l.first + part / 2, b.first_image + picture};
+            const int from = channel + piece * PIECE_STEPS * CHANNELS;
+            const int x = b.l.first + part % 2;
+            const int y = b.l.first + part / 2;
+            const int image = b.first_image + picture * b.l.images_each;
+            const bool is_alone = b.l.images_each == 1;
+            const int at[4] = {from, is_alone ? x : image, is_alone ? y : x, is_alone ? image : y};
             copy_box(to, map, at, pictures_barrier(b));
         }
 }
@@ -171,24 +180,28 @@ __device__ inline void keep_bias(const struct sheet_block &b, const struct sheet
 
 /* ---- products ------------------------------------------------------------------------------------- */
 
-/* Which pixels a sheet is of. */
+/* A sheet's first pixel in its picture. */
 struct sheet_place {
     int picture; /* of the block */
-    int x, y;
+    int x, y;    /* y: 0 where pictures lie between each other, and x counts on into the rows below */
 };
 
 __device__ inline struct sheet_place place_of(const struct sheet_layout &l, int sheet)
 {
+    const int picture = sheet / l.sheets_each;
+    const int rest = sheet % l.sheets_each;
     const int across = l.size / SIDE;
-    return {sheet / (across * across), sheet % across * SIDE, sheet / across % across * SIDE};
+    if (l.images_each > 1)
+        return {picture, rest * SIDE, 0};
+    return {picture, rest % across * SIDE, rest / across * SIDE};
 }
 
-/* Lower half of a descriptor of a sheet's first pixel. */
+/* Lower half of a descriptor of it. */
 __device__ inline unsigned pixels_of(const struct sheet_block &b, const struct sheet_rows &rows,
                                      const struct sheet_place &at)
 {
     const unsigned address = b.room + at.picture * b.l.picture + rows.picture_at +
-                             (at.y * b.l.pitch + at.x) * rows.row;
+                             (at.y * b.l.pitch + at.x) * b.l.images_each * rows.row;
     return 1u << 16 | address / WORD;
 }
 
@@ -272,46 +285,59 @@ __device__ inline unsigned packed_sum(float low, float high, unsigned residual, 
     return *reinterpret_cast<const unsigned *>(&pair);
 }
 
-/* A lane has two pixels below each other, and of sixteen channels four neighbours: the copy engine has put them into the
- * columns of which it has the sums (sheet.cu). Residuals are on their way while products are computed. */
+/* Where a lane writes a pixel of its sheet. */
+struct lane_place {
+    int64_t at;
+    int count; /* sixteens of channels that there are; 0: the pixel does not exist */
+};
+
+/* row: of eight in a sheet; column: of eight in a row. */
+__device__ inline struct lane_place lane_place_of(const struct sheet_block &b,
+                                                  const struct sheet_place &place, int row,
+                                                  int column)
+{
+    const struct sheet_layout &l = b.l;
+    const bool is_alone = l.images_each == 1;
+    const int x = is_alone ? place.x + column : (place.x + row) % l.pitch;
+    const int y = is_alone ? place.y + row : (place.x + row) / l.pitch;
+    const int image = b.first_image + place.picture * l.images_each + (is_alone ? 0 : column);
+    const bool exists = image < l.images && x < l.size && y < l.size;
+    return {(((int64_t)image * l.size + y) * l.size + x) * l.to + b.first_column,
+            exists ? (l.to - b.first_column) / CHANNELS : 0};
+}
+
+/* A lane has two pixels, and of sixteen channels four neighbours: the copy engine has put them into the columns of which
+ * it has the sums (sheet.cu). Residuals are on their way while products are computed. */
 template <int COLUMNS>
 __device__ static void write_sheet(float (&sums)[COLUMNS / 2], const struct sheet_block &b,
                                    const struct sheet_args &a, int sheet, const float *bias)
 {
     constexpr int N = COLUMNS / CHANNELS;
     const struct sheet_place place = place_of(b.l, sheet);
-    const int low = threadIdx.x % 4;
-    const int x = place.x + threadIdx.x % 32 / 4;
-    const int y = place.y + threadIdx.x / 32 % 4 * 2;
-    const int image = b.first_image + place.picture;
-    const int64_t pixel = ((int64_t)image * b.l.size + y) * b.l.size + x;
-    const int64_t at = pixel * b.l.to + b.first_column + 4 * low;
-    const int down = b.l.size * b.l.to;
-    const int count = image < b.l.images ? (b.l.to - b.first_column) / CHANNELS : 0;
+    const int column = threadIdx.x % 32 / 4;
+    const int row = threadIdx.x / 32 % 4 * 2;
+    const int channel = threadIdx.x % 4 * 4;
+    const struct lane_place lane[2] = {lane_place_of(b, place, row, column),
+                                       lane_place_of(b, place, row + 1, column)};
     const float least = a.relu ? 0.0f : -INFINITY;
     uint2 residual[N][2] = {};
-    if (a.residual)
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            if (i < count) {
-                const bf16 *from = a.residual + at + i * CHANNELS;
-                residual[i][0] = *reinterpret_cast<const uint2 *>(from);
-                residual[i][1] = *reinterpret_cast<const uint2 *>(from + down);
-            }
+    for (int i = 0; i < 2 * N; i++)
+        if (a.residual && i / 2 < lane[i % 2].count)
+            residual[i / 2][i % 2] = *reinterpret_cast<const uint2 *>(
+                a.residual + lane[i % 2].at + i / 2 * CHANNELS + channel);
     products_wait<0>();
     keep_in_place(sums);
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-        const float4 add = *reinterpret_cast<const float4 *>(bias + i * CHANNELS + 4 * low);
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const float *s = &sums[8 * i + 2 * half];
-            const uint2 more = residual[i][half];
-            const uint2 result = {packed_sum(s[0] + add.x, s[1] + add.y, more.x, least),
-                                  packed_sum(s[4] + add.z, s[5] + add.w, more.y, least)};
-            if (i < count)
-                *reinterpret_cast<uint2 *>(a.dst + at + half * down + i * CHANNELS) = result;
-        }
+    for (int i = 0; i < 2 * N; i++) {
+        const float4 add = *reinterpret_cast<const float4 *>(bias + i / 2 * CHANNELS + channel);
+        const float *s = &sums[i / 2 * 8 + i % 2 * 2];
+        const uint2 more = residual[i / 2][i % 2];
+        const uint2 result = {packed_sum(s[0] + add.x, s[1] + add.y, more.x, least),
+                              packed_sum(s[4] + add.z, s[5] + add.w, more.y, least)};
+        if (i / 2 < lane[i % 2].count)
+            *reinterpret_cast<uint2 *>(a.dst + lane[i % 2].at + i / 2 * CHANNELS + channel) =
+                result;
     }
 }
 
@@ -339,7 +365,7 @@ __global__ void __launch_bounds__(512 / SHEETS, SHEETS)
 {
     extern __shared__ __align__(1024) char room[];
     const struct sheet_block b = {a.layout, maps, shared_address(room),
-                                  (int)blockIdx.x * a.layout.pictures,
+                                  (int)blockIdx.x * a.layout.pictures * a.layout.images_each,
                                   (int)blockIdx.y * COLUMNS};
     const int first = (int)threadIdx.x / 128 * SHEETS;
     float *bias = reinterpret_cast<float *>(room + a.layout.bias_at);

@@ -67,7 +67,7 @@ static cudaError_t map_source(CUtensorMap *map, const struct strip_case &c, int6
     const cuuint64_t steps[] = {pixel, size * pixel, size * size * pixel};
     const cuuint32_t box[] = {(cuuint32_t)c.pixel / 2, (cuuint32_t)c.size + 2,
                               (cuuint32_t)c.rows + 2, 1};
-    return make_map(map, src, sizes, steps, box);
+    return make_map(map, src, sizes, steps, box, {1, 1, 1, 1});
 }
 
 /* [k, 9, c]: channels of one tap. Forwards, of sixteen rows even ones come before odd ones, so that neighbours are eight
@@ -83,7 +83,7 @@ static cudaError_t map_weights(CUtensorMap *map, const struct strip_case &c, con
     const cuuint64_t steps[] = {c.backwards ? row : 2 * row, c.backwards ? 8 * row : row, 16 * row,
                                 tap};
     const cuuint32_t box[] = {(cuuint32_t)c.panel_row / 2, 8, 2, (cuuint32_t)c.panel_rows / 16, 1};
-    return make_map(map, weights, sizes, steps, box);
+    return make_map(map, weights, sizes, steps, box, {1, 1, 1, 1, 1});
 }
 
 /* ---- launching --------------------------------------------------------------------------------------- */
