@@ -94,7 +94,7 @@ struct trial {
     struct cuda_thin_grad_tile grad_tile;
     double alone, beside, difference;
     bool repeats;
-    bool is_rule;  /* the tile that the back end takes */
+    bool is_rule; /* the tile that the back end takes */
     enum { TILE, STRIP, SHEET } kind;
     struct cuda_sheet_tile sheet;
 };

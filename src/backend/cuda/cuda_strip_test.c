@@ -16,11 +16,16 @@ extern const struct backend_ops cuda_backend;
 static const struct {
     int64_t c, k, size;
     bool forward_only;
-} SHAPES[] = {{.c = 64, .k = 64, .size = 32},   {.c = 32, .k = 64, .size = 32},
-              {.c = 64, .k = 32, .size = 32},   {.c = 32, .k = 32, .size = 32},
-              {.c = 48, .k = 64, .size = 32},   {.c = 48, .k = 48, .size = 32},
-              {.c = 64, .k = 64, .size = 16},   {.c = 64, .k = 128, .size = 16},
-              {.c = 128, .k = 64, .size = 16},  {.c = 128, .k = 128, .size = 16},
+} SHAPES[] = {{.c = 64, .k = 64, .size = 32},
+              {.c = 32, .k = 64, .size = 32},
+              {.c = 64, .k = 32, .size = 32},
+              {.c = 32, .k = 32, .size = 32},
+              {.c = 48, .k = 64, .size = 32},
+              {.c = 48, .k = 48, .size = 32},
+              {.c = 64, .k = 64, .size = 16},
+              {.c = 64, .k = 128, .size = 16},
+              {.c = 128, .k = 64, .size = 16},
+              {.c = 128, .k = 128, .size = 16},
               {.c = 64, .k = 48, .size = 32, .forward_only = true}};
 
 enum { N_SHAPES = sizeof SHAPES / sizeof *SHAPES };

@@ -337,8 +337,8 @@ cudaError_t cuda_strip_d_src(const struct cuda_conv_shape *shape, void *d_src, c
 struct cuda_sheet_tile {
     int pictures; /* of a block; of 4x4 eights of them */
     int columns;  /* result channels of a block: 32, 48, 64, 80, 96, 112 or 128 */
-    int sheets;   /* of 8 x 8 pixels that four warps have: 1 or, up to 80 columns, 2; a block has four times as many at most */
-    int slots;    /* taps whose weights are in shared memory at a time, 2 to 9 */
+    int sheets; /* of 64 pixels that four warps have: 1 or, up to 80 columns, 2; a block has 4 at most */
+    int slots; /* taps whose weights are in shared memory at a time, 2 to 9 */
 };
 
 /* Bytes of shared memory that a launch takes; 0: there is no such kernel. */

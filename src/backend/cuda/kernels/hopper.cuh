@@ -45,8 +45,7 @@ __device__ inline void multiply_wide(float (&d)[64], uint64_t a, uint64_t b, boo
 #define ALL_40(d) ALL_32(d), SUMS_8(d, 32)
 #define ALL_48(d) ALL_32(d), SUMS_16(d, 32)
 #define ALL_56(d) ALL_48(d), SUMS_8(d, 48)
-#define LIST_16                                                                                    \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define LIST_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
 #define LIST_24 LIST_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
 #define LIST_32 LIST_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
 #define LIST_40 LIST_32 ", %32, %33, %34, %35, %36, %37, %38, %39"

@@ -48,9 +48,9 @@ struct sheet_layout {
     int pictures;               /* of a block; what lies between each other counts as one */
     int images_each;            /* of a picture: 1 or 8 */
     int sheets_each;
-    int taps, first;            /* first: row and column that copies begin at */
-    int parts;                  /* of a picture: 1, or 4 where the stride is 2 */
-    int pitch;                  /* pixels */
+    int taps, first; /* first: row and column that copies begin at */
+    int parts;       /* of a picture: 1, or 4 where the stride is 2 */
+    int pitch;       /* pixels */
     struct sheet_rows whole, rest;
     int picture, pictures_bytes; /* bytes; of all pictures, those that come */
     int slots, slot, slot_bytes; /* bytes of a slot; those that come */
@@ -75,7 +75,7 @@ struct sheet_maps {
 struct sheet_block {
     const struct sheet_layout &l;
     const struct sheet_maps &maps;
-    unsigned room;    /* shared memory */
+    unsigned room; /* shared memory */
     int first_image;
     int first_column; /* result channel */
 };
@@ -183,7 +183,7 @@ __device__ inline void keep_bias(const struct sheet_block &b, const struct sheet
 /* A sheet's first pixel in its picture. */
 struct sheet_place {
     int picture; /* of the block */
-    int x, y;    /* y: 0 where pictures lie between each other, and x counts on into the rows below */
+    int x, y; /* y: 0 where pictures lie between each other, and x counts on into the rows below */
 };
 
 __device__ inline struct sheet_place place_of(const struct sheet_layout &l, int sheet)
@@ -279,9 +279,9 @@ __device__ static void multiply_sheets(float (&sums)[SHEETS][HALF], const struct
 
 __device__ inline unsigned packed_sum(float low, float high, unsigned residual, float least)
 {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(
-        larger_or_nan(low + __uint_as_float(residual << 16), least),
-        larger_or_nan(high + __uint_as_float(residual & 0xffff0000u), least));
+    const __nv_bfloat162 pair =
+        __floats2bfloat162_rn(larger_or_nan(low + __uint_as_float(residual << 16), least),
+                              larger_or_nan(high + __uint_as_float(residual & 0xffff0000u), least));
     return *reinterpret_cast<const unsigned *>(&pair);
 }
 
@@ -324,8 +324,8 @@ __device__ static void write_sheet(float (&sums)[COLUMNS / 2], const struct shee
 #pragma unroll
     for (int i = 0; i < 2 * N; i++)
         if (a.residual && i / 2 < lane[i % 2].count)
-            residual[i / 2][i % 2] = *reinterpret_cast<const uint2 *>(
-                a.residual + lane[i % 2].at + i / 2 * CHANNELS + channel);
+            residual[i / 2][i % 2] = *reinterpret_cast<const uint2 *>(a.residual + lane[i % 2].at +
+                                                                      i / 2 * CHANNELS + channel);
     products_wait<0>();
     keep_in_place(sums);
 #pragma unroll

@@ -30,10 +30,17 @@ template <class P> static constexpr struct strip_case case_of()
 #define BOTH(c, k, size)                                                                           \
     case_of<strip_plan<c, k, size, false>>(), case_of<strip_plan<k, c, size, true>>()
 
-static const struct strip_case CASES[] = {
-    BOTH(64, 64, 32), BOTH(32, 64, 32), BOTH(64, 32, 32),  BOTH(32, 32, 32),  BOTH(48, 64, 32),
-    BOTH(48, 48, 32), BOTH(64, 64, 16), BOTH(64, 128, 16), BOTH(128, 64, 16), BOTH(128, 128, 16),
-    case_of<strip_plan<64, 48, 32, false>>()};
+static const struct strip_case CASES[] = {BOTH(64, 64, 32),
+                                          BOTH(32, 64, 32),
+                                          BOTH(64, 32, 32),
+                                          BOTH(32, 32, 32),
+                                          BOTH(48, 64, 32),
+                                          BOTH(48, 48, 32),
+                                          BOTH(64, 64, 16),
+                                          BOTH(64, 128, 16),
+                                          BOTH(128, 64, 16),
+                                          BOTH(128, 128, 16),
+                                          case_of<strip_plan<64, 48, 32, false>>()};
 
 /* NULL: there is none. */
 static const struct strip_case *case_for(const struct cuda_conv_shape *s, bool backwards)
