@@ -243,6 +243,8 @@ static void test_what_is_not_served(void **state)
     assert_false(cuda_sheet_serves(&s, DNN_FORWARD));
     s = shape_of(128, 80, 32, 80, 3, 1);
     assert_false(cuda_sheet_serves(&s, DNN_FORWARD));
+    s = shape_of(128, 80, 31, 80, 3, 2); /* of an odd size */
+    assert_false(cuda_sheet_serves(&s, DNN_FORWARD));
     s = shape_of(128, 80, 2, 80, 3, 1);
     assert_false(cuda_sheet_serves(&s, DNN_FORWARD));
     s = shape_of(128, 80, 24, 80, 3, 3);
