@@ -3,8 +3,8 @@
  * each takes. The design of the cuda back end follows from its table.
  *
  *     der_cuda_spike [--batch N] [--engines N] [--numbers bf16|tf32|f32]
- *     der_cuda_spike --thin N [--layer I] [--batch N]   own kernels for thin layers and small images beside cuDNN;
- *                                                       the N best tiles
+ *     der_cuda_spike --thin N [--layer I [--to J]] [--batch N]   own kernels for thin layers and small images beside
+ *                                                                cuDNN; the N best tiles
  *
  * One line per engine: convolution, pass, numbers, engine, whether it is compiled at run time, whether
  * it is deterministic, workspace, microseconds, TFLOP/s, measured by cuda_replay.h.
