@@ -267,6 +267,7 @@ __device__ static void multiply_sheets(float (&sums)[SHEETS][HALF], const struct
 #pragma unroll
         for (int i = 0; i < SHEETS; i++)
             multiply_tap(sums[i], l, whole[i], rest[i], weights, tap);
+        products_begin(); /* behind branches; the compiler would say that it has put one here */
         products_commit();
         if (tap > 0) {
             products_wait<1>();
