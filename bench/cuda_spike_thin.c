@@ -294,9 +294,10 @@ static void try_strip(struct trials *all, struct spike *s, struct trial t, const
         add(all, s, &t, expected, host);
 }
 
-static bool is_forward(const struct trial *t)
+static bool has_sheet(const struct trial *t)
 {
-    return t->pass == FUSED || t->pass == FORWARD;
+    const struct cuda_sheet_tile tile = cuda_sheet_tile_of(&t->shape);
+    return (t->pass == FUSED || t->pass == FORWARD) && cuda_sheet_shared(&t->shape, &tile) > 0;
 }
 
 /* As many slots as there are taps, or as fit. */
@@ -320,7 +321,7 @@ static void try_sheets(struct trials *all, struct spike *s, struct trial t, cons
     t.kind = SHEET;
     t.is_rule = true;
     t.sheet = cuda_sheet_tile_of(&t.shape);
-    if (!is_forward(&t) || cuda_sheet_shared(&t.shape, &t.sheet) == 0)
+    if (!has_sheet(&t))
         return;
     add(all, s, &t, expected, host);
     t.is_rule = false;
@@ -502,7 +503,7 @@ static void try_layer(struct spike *s, const struct thin_layer *layer, enum pass
         try_sheets(all, s, t, host[2], host);
         if (pass == D_WEIGHTS)
             try_grad_tiles(all, s, &t, host[2], host);
-        else if (cuda_sheet_tile_of(&t.shape).slots == 0)
+        else if (!has_sheet(&t))
             try_tiles(all, s, &t, host[2], host);
         qsort(all->list, (size_t)all->n, sizeof *all->list, by_time);
         print(all, n);

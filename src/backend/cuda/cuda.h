@@ -260,6 +260,8 @@ NODISCARD enum der_status cuda_strip_runs_on(struct der_ctx *ctx, int device, bo
 
 /* True where they are to compute a pass of a convolution, on a GPU that can run them. */
 bool cuda_sheet_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass);
+/* What thin.cu does as well with the same sixteens of channels, or better. */
+bool cuda_sheet_leaves_to_thin(const struct cuda_conv_shape *shape);
 struct cuda_sheet_tile cuda_sheet_tile_of(const struct cuda_conv_shape *shape);
 
 /* ---- cuda_derive.c ------------------------------------------------------------------------------ */

@@ -163,11 +163,11 @@ static bool is_served(const struct cuda_conv_shape *s)
     return cuda_strip_serves(s, DNN_FORWARD) || cuda_sheet_serves(s, DNN_FORWARD);
 }
 
-/* Others may do it: 1x1, which thin.cu does well with sixteens, and what has no padding to lose. */
+/* Others may do it: thin.cu with sixteens, or whoever does what has no padding to lose. */
 static bool is_indifferent(const struct cuda_conv_shape *s)
 {
-    return s->r == 1 || (s->c == cuda_padded(CUDA_BF16, false, s->c) &&
-                         s->k == cuda_padded(CUDA_BF16, false, s->k));
+    return cuda_sheet_leaves_to_thin(s) || (s->c == cuda_padded(CUDA_BF16, false, s->c) &&
+                                            s->k == cuda_padded(CUDA_BF16, false, s->k));
 }
 
 bool cuda_is_narrow(const struct graph *g, int value)

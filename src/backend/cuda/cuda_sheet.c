@@ -36,11 +36,10 @@ static bool fill_slots(struct cuda_sheet_tile *tile, const struct cuda_conv_shap
     return false;
 }
 
-/* Blocks that share a picture. Weights are read once for all pictures of a block, so small ones come two at a time and
- * eight, and parts make up for the blocks. */
+/* Blocks that share a picture. */
 static int64_t parts_of(const struct cuda_conv_shape *s)
 {
-    enum { MOST = 128, SMALL_MOST = 64 };
+    enum { MOST = 128, SMALL_MOST = 112 };
     const int64_t most = s->out_h == 4 ? SMALL_MOST : MOST;
     const int64_t parts = (s->k + most - 1) / most;
     return s->out_h == 8 && parts < 2 ? 2 : parts;
@@ -57,23 +56,27 @@ static bool fill(struct cuda_sheet_tile *tile, const struct cuda_conv_shape *s)
     return fill_slots(tile, s, FEW, HALF) || fill_slots(tile, s, LEAST, ALL);
 }
 
+/* Weights are read once for all pictures of a block. */
 struct cuda_sheet_tile cuda_sheet_tile_of(const struct cuda_conv_shape *s)
 {
-    struct cuda_sheet_tile tile = {.pictures = s->out_h == 8 ? 2 : 1,
+    struct cuda_sheet_tile tile = {.pictures = s->out_h == 8 ? 4 : 1,
                                    .columns = columns_of(s->k, parts_of(s))};
-    if (fill(&tile, s))
-        return tile;
-    tile.pictures = 1;
-    if (!fill(&tile, s))
-        tile.slots = 0;
+    while (!fill(&tile, s) && tile.pictures > 1)
+        tile.pictures /= 2;
     return tile;
 }
 
 /* ---- which ----------------------------------------------------------------------------------------------- */
 
+bool cuda_sheet_leaves_to_thin(const struct cuda_conv_shape *s)
+{
+    enum { SMALL = 8 };
+    return s->r == 1 || (s->out_h <= SMALL && s->c <= CUDA_THIN_MOST && s->k <= CUDA_THIN_MOST);
+}
+
 bool cuda_sheet_serves(const struct cuda_conv_shape *s, enum dnn_pass pass)
 {
     const struct cuda_sheet_tile tile = cuda_sheet_tile_of(s);
-    return pass == DNN_FORWARD && s->n >= FEW_IMAGES && s->r == 3 &&
+    return pass == DNN_FORWARD && s->n >= FEW_IMAGES && !cuda_sheet_leaves_to_thin(s) &&
            (s->c % WIDE != 0 || s->k % WIDE != 0) && cuda_sheet_shared(s, &tile) > 0;
 }
