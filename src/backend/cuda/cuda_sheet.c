@@ -70,13 +70,19 @@ struct cuda_sheet_tile cuda_sheet_tile_of(const struct cuda_conv_shape *s)
 
 bool cuda_sheet_leaves_to_thin(const struct cuda_conv_shape *s)
 {
-    enum { SMALL = 8 };
-    return s->r == 1 || (s->out_h <= SMALL && s->c <= CUDA_THIN_MOST && s->k <= CUDA_THIN_MOST);
+    return s->r == 1 || (s->out_h == 8 && s->c <= CUDA_THIN_MOST && s->k <= CUDA_THIN_MOST);
+}
+
+/* Whole tiles of channels, and many of them where pictures are smaller than a sheet. */
+static bool is_cudnn_better(const struct cuda_conv_shape *s)
+{
+    enum { MANY = 144 * 144 };
+    return (s->c % WIDE == 0 && s->k % WIDE == 0) || (s->out_h == 4 && s->c * s->k > MANY);
 }
 
 bool cuda_sheet_serves(const struct cuda_conv_shape *s, enum dnn_pass pass)
 {
     const struct cuda_sheet_tile tile = cuda_sheet_tile_of(s);
     return pass == DNN_FORWARD && s->n >= FEW_IMAGES && !cuda_sheet_leaves_to_thin(s) &&
-           (s->c % WIDE != 0 || s->k % WIDE != 0) && cuda_sheet_shared(s, &tile) > 0;
+           !is_cudnn_better(s) && cuda_sheet_shared(s, &tile) > 0;
 }

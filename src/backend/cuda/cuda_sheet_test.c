@@ -253,6 +253,14 @@ static void test_what_is_not_served(void **state)
     assert_false(cuda_sheet_serves(&s, DNN_FORWARD));
     s = shape_of(128, 256, 8, 256, 3, 1); /* cuDNN's ground */
     assert_false(cuda_sheet_serves(&s, DNN_FORWARD));
+    s = shape_of(128, 160, 4, 160, 3, 1);
+    assert_false(cuda_sheet_serves(&s, DNN_FORWARD));
+    s = shape_of(128, 208, 4, 80, 3, 1);
+    assert_true(cuda_sheet_serves(&s, DNN_FORWARD));
+    s = shape_of(128, 80, 8, 80, 3, 1); /* thin.cu's */
+    assert_false(cuda_sheet_serves(&s, DNN_FORWARD));
+    s = shape_of(128, 80, 8, 96, 3, 1);
+    assert_true(cuda_sheet_serves(&s, DNN_FORWARD));
 }
 
 /* Such a launch fails; it does not begin. */

@@ -170,12 +170,6 @@ __device__ inline void named_arrive(int id, int threads)
 
 /* ---- copies --------------------------------------------------------------------------------------- */
 
-/* What the copy engine has to know is on its way before the first copy begins. */
-__device__ inline void map_prefetch(const CUtensorMap *map)
-{
-    asm volatile("prefetch.tensormap [%0];" : : "l"(map) : "memory");
-}
-
 /* A box of an array of four dimensions into shared memory; what is outside the array is zeros. */
 __device__ inline void copy_box(unsigned to, const CUtensorMap *map, const int (&at)[4],
                                 unsigned barrier)

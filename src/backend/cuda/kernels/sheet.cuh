@@ -159,6 +159,8 @@ __device__ inline void fetch_all(const struct sheet_block &b)
 /* The weights of a tap have been read by this group; what comes into their place begins to come when all have. */
 __device__ inline void give_back_tap(const struct sheet_block &b, int tap)
 {
+    if (tap + b.l.slots >= b.l.taps)
+        return;
     if (threadIdx.x % 32 == 0)
         barrier_arrive(empty_barrier(b, tap % b.l.slots));
     if (threadIdx.x == 0)
@@ -166,7 +168,7 @@ __device__ inline void give_back_tap(const struct sheet_block &b, int tap)
     __syncwarp();
 }
 
-/* Read behind the block's next barrier. */
+/* Read from shared memory behind the block's next barrier. */
 __device__ inline void keep_bias(const struct sheet_block &b, const struct sheet_args &a, int count,
                                  float *kept)
 {
@@ -267,7 +269,7 @@ __device__ static void multiply_sheets(float (&sums)[SHEETS][HALF], const struct
             multiply_tap(sums[i], l, whole[i], rest[i], weights, tap);
         products_begin(); /* behind branches; the compiler would say that it has put one here */
         products_commit();
-        if (tap > 0 && tap - 1 + l.slots < l.taps) { /* others stay, and nothing waits for them */
+        if (tap > 0) {
             products_wait<1>();
             give_back_tap(b, tap - 1);
         }
@@ -342,21 +344,6 @@ __device__ static void write_sheet(float (&sums)[COLUMNS / 2], const struct shee
 
 /* ---- all ------------------------------------------------------------------------------------------ */
 
-/* One warp each. */
-__device__ inline void prefetch_maps(const struct sheet_block &b)
-{
-    const bool is_whole = b.l.whole.pieces > 0;
-    const bool is_rest = b.l.rest.pieces > 0;
-    if (threadIdx.x == 0 && is_whole)
-        map_prefetch(&b.maps.whole_weights);
-    if (threadIdx.x == 32 && is_whole)
-        map_prefetch(&b.maps.whole_pixels);
-    if (threadIdx.x == 64 && is_rest)
-        map_prefetch(&b.maps.rest_weights);
-    if (threadIdx.x == 96 && is_rest)
-        map_prefetch(&b.maps.rest_pixels);
-}
-
 __device__ inline void prepare_barriers(const struct sheet_block &b)
 {
     if (threadIdx.x == 0) {
@@ -384,14 +371,13 @@ __global__ void __launch_bounds__(512 / SHEETS, SHEETS)
     const int first = (int)threadIdx.x / 128 * SHEETS;
     float *bias = reinterpret_cast<float *>(room + a.layout.bias_at);
     float sums[SHEETS][COLUMNS / 2];
-    prefetch_maps(b);
     prepare_barriers(b);
     if (threadIdx.x == 0)
         fetch_all(b);
     __syncwarp();
     keep_bias(b, a, COLUMNS, bias);
-    __syncthreads();
     multiply_sheets(sums, b, first);
+    __syncthreads();
 #pragma unroll
     for (int i = 0; i < SHEETS; i++)
         write_sheet<COLUMNS>(sums[i], b, a, first + i, bias);
