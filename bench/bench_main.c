@@ -6,7 +6,8 @@
  *     der_bench der  [--extractors N] [--part step|train|frozen] [--masks] [--frozen-width X]
  *                    [--widths LIST] [--frozen-widths LIST]
  *                    [--precision f32|tf32|bf16] [--lanes N] [--thin-most N] [--weights-apart]
- *                    [--gradients-apart] [--statistics-apart] [--without-strips] ...
+ *                    [--gradients-apart] [--statistics-apart] [--without-strips]
+ *                    [--without-sheets] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  *     der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]
@@ -26,7 +27,7 @@ static const char USAGE[] =
     "                                      [--frozen-widths LIST] [--precision f32|tf32|bf16]\n"
     "                                      [--lanes N] [--thin-most N] [--weights-apart]\n"
     "                                      [--gradients-apart] [--statistics-apart]\n"
-    "                                      [--without-strips]\n"
+    "                                      [--without-strips] [--without-sheets]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n"
     "       der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]\n"
@@ -82,6 +83,10 @@ static bool parse(int argc, char **argv, struct bench_options *o)
         }
         if (strcmp(argv[i], "--without-strips") == 0) {
             o->tuning.without_strips = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--without-sheets") == 0) {
+            o->tuning.without_sheets = true;
             continue;
         }
         if (i + 1 == argc)

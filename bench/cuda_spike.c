@@ -3,8 +3,8 @@
  * each takes. The design of the cuda back end follows from its table.
  *
  *     der_cuda_spike [--batch N] [--engines N] [--numbers bf16|tf32|f32]
- *     der_cuda_spike --thin N [--layer I] [--batch N]   own kernels for thin layers and small images beside cuDNN;
- *                                                       the N best tiles
+ *     der_cuda_spike --thin N [--layer I [--to J]] [--batch N]   own kernels for thin layers and small images beside
+ *                                                                cuDNN; the N best tiles
  *
  * One line per engine: convolution, pass, numbers, engine, whether it is compiled at run time, whether
  * it is deterministic, workspace, microseconds, TFLOP/s, measured by cuda_replay.h.
@@ -225,6 +225,7 @@ int main(int argc, char **argv)
     const char *numbers = NULL; /* all */
     int n_tiles = 0;
     int only = -1;
+    int last = -1;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--batch") == 0)
             s.batch = (int)strtol(argv[i + 1], NULL, 10);
@@ -235,7 +236,9 @@ int main(int argc, char **argv)
         if (strcmp(argv[i], "--thin") == 0)
             n_tiles = (int)strtol(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "--layer") == 0)
-            only = (int)strtol(argv[i + 1], NULL, 10);
+            only = last = (int)strtol(argv[i + 1], NULL, 10);
+        if (strcmp(argv[i], "--to") == 0)
+            last = (int)strtol(argv[i + 1], NULL, 10);
     }
     if (s.n_engines > MAX_ENGINES)
         s.n_engines = MAX_ENGINES;
@@ -243,7 +246,7 @@ int main(int argc, char **argv)
         return 1;
     printf("cuDNN %zu, batch %d\n", s.libs.cudnnGetVersion(), s.batch);
     if (n_tiles > 0)
-        spike_thin(&s, n_tiles, only);
+        spike_thin(&s, n_tiles, only, last);
     for (size_t m = 0; n_tiles == 0 && m < sizeof NUMBERS / sizeof *NUMBERS; m++)
         for (size_t i = 0; i < sizeof LAYERS / sizeof *LAYERS; i++)
             for (size_t k = 0; k < sizeof KINDS / sizeof *KINDS; k++) {

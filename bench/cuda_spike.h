@@ -49,7 +49,7 @@ double spike_measure(struct spike *s, const struct spike_work *work, int beside)
 bool spike_launch_plan(struct spike *s, const struct spike_work *work, int branch);
 
 /* cuda_spike_thin.c: own kernels for thin layers, the n best tiles of each; of one layer alone unless
- * `only` is negative. */
-void spike_thin(struct spike *s, int n, int only);
+ * `only` is negative; up to `last`. */
+void spike_thin(struct spike *s, int n, int only, int last);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * Own kernels for thin layers (thin.cu, thin_weights.cu) and small images (strip.cu) beside cuDNN.
+ * Own kernels for thin layers (thin.cu, thin_weights.cu) and small images (strip.cu, sheet.cu) beside cuDNN.
  *
  * One line per layer and pass with cuDNN's time for the padding that it wants, then the best tiles and strips: microseconds alone
  * and with four launches side by side, and the largest difference from the plain kernel (conv.cu) as a share
@@ -26,7 +26,8 @@ enum {
     IMAGES = 1U << FUSED | 1U << FORWARD | 1U << D_SRC
 };
 
-/* The modified ResNet-32, then what is left of a ResNet-18 when it is pruned, then what else there are strips for. */
+/* The modified ResNet-32, then what is left of a ResNet-18 when it is pruned, then what else there are strips for,
+ * then what pruning for accuracy leaves of a ResNet-18, and strided layers of a whole one. */
 static const struct thin_layer {
     struct spike_layer conv;
     unsigned passes;
@@ -59,6 +60,31 @@ static const struct thin_layer {
     {{48, 32, 64, 3, 1}, IMAGES},
     {{64, 16, 128, 3, 1}, IMAGES},
     {{128, 16, 64, 3, 1}, IMAGES},
+    {{64, 16, 80, 3, 1}, FROZEN},
+    {{80, 16, 64, 3, 1}, FROZEN},
+    {{80, 16, 80, 3, 1}, FROZEN},
+    {{80, 16, 96, 3, 1}, FROZEN},
+    {{96, 16, 80, 3, 1}, FROZEN},
+    {{112, 16, 80, 3, 1}, FROZEN},
+    {{128, 16, 80, 3, 1}, FROZEN},
+    {{64, 32, 48, 3, 1}, FROZEN},
+    {{32, 32, 112, 3, 2}, FROZEN},
+    {{80, 16, 176, 3, 2}, FROZEN},
+    {{208, 8, 80, 3, 1}, FROZEN},
+    {{80, 8, 144, 3, 1}, FROZEN},
+    {{144, 8, 80, 3, 1}, FROZEN},
+    {{80, 8, 208, 3, 1}, FROZEN},
+    {{64, 8, 144, 3, 1}, FROZEN},
+    {{80, 8, 192, 3, 2}, FROZEN},
+    {{32, 32, 80, 1, 2}, FROZEN},
+    {{80, 16, 80, 1, 2}, FROZEN},
+    {{80, 8, 64, 1, 2}, FROZEN},
+    {{64, 32, 128, 3, 2}, FROZEN},
+    {{128, 16, 256, 3, 2}, FROZEN},
+    {{256, 8, 256, 3, 1}, FROZEN},
+    {{192, 4, 64, 3, 1}, FROZEN},
+    {{64, 4, 112, 3, 1}, FROZEN},
+    {{112, 4, 48, 3, 1}, FROZEN},
 };
 
 struct trial {
@@ -68,8 +94,9 @@ struct trial {
     struct cuda_thin_grad_tile grad_tile;
     double alone, beside, difference;
     bool repeats;
-    bool is_rule;  /* the tile that the back end takes */
-    bool is_strip; /* a strip, not a tile */
+    bool is_rule; /* the tile that the back end takes */
+    enum { TILE, STRIP, SHEET } kind;
+    struct cuda_sheet_tile sheet;
 };
 
 /* ---- launches ------------------------------------------------------------------------------------ */
@@ -112,13 +139,15 @@ static cudaError_t run_trial(struct spike *s, const struct trial *t, int branch)
     if (t->pass == D_WEIGHTS)
         return cuda_thin_d_weights(&t->shape, &t->grad_tile, gradient_of(s, branch), &sizes, src,
                                    dst, scratch_of(s, branch), s->stream[branch]);
-    if (t->pass == D_SRC && t->is_strip)
+    if (t->pass == D_SRC && t->kind == STRIP)
         return cuda_strip_d_src(&t->shape, gradient_of(s, branch), dst, weights, s->stream[branch]);
     if (t->pass == D_SRC)
         return cuda_thin_d_src(&t->shape, &t->tile, gradient_of(s, branch), dst, weights,
                                s->stream[branch]);
-    if (t->is_strip)
+    if (t->kind == STRIP)
         return cuda_strip(&t->shape, &thin, s->stream[branch]);
+    if (t->kind == SHEET)
+        return cuda_sheet(&t->shape, &t->sheet, &thin, s->stream[branch]);
     return cuda_thin(&t->shape, &t->tile, &thin, s->stream[branch]);
 }
 
@@ -260,9 +289,51 @@ static void try_rule(struct trials *all, struct spike *s, struct trial t, const 
 static void try_strip(struct trials *all, struct spike *s, struct trial t, const void *expected,
                       void *host[2])
 {
-    t.is_strip = true;
+    t.kind = STRIP;
     if (t.pass != D_WEIGHTS && cuda_strip_exists(&t.shape, t.pass == D_SRC))
         add(all, s, &t, expected, host);
+}
+
+static bool has_sheet(const struct trial *t)
+{
+    const struct cuda_sheet_tile tile = cuda_sheet_tile_of(&t->shape);
+    return (t->pass == FUSED || t->pass == FORWARD) && cuda_sheet_shared(&t->shape, &tile) > 0;
+}
+
+/* As many slots as there are taps, or as fit. */
+static void try_slots(struct trials *all, struct spike *s, struct trial *t, size_t room,
+                      const void *expected, void *host[2])
+{
+    for (t->sheet.slots = 9; t->sheet.slots >= 2; t->sheet.slots--) {
+        const size_t shared = cuda_sheet_shared(&t->shape, &t->sheet);
+        if (shared > 0 && shared <= room) {
+            add(all, s, t, expected, host);
+            return;
+        }
+    }
+}
+
+/* One block to a multiprocessor or two. */
+static void try_sheets(struct trials *all, struct spike *s, struct trial t, const void *expected,
+                       void *host[2])
+{
+    enum { ALL = 227 << 10, HALF = 113 << 10, UNIT = 16 };
+    t.kind = SHEET;
+    t.is_rule = true;
+    t.sheet = cuda_sheet_tile_of(&t.shape);
+    if (!has_sheet(&t))
+        return;
+    add(all, s, &t, expected, host);
+    t.is_rule = false;
+    for (int pictures = 1; pictures <= 4; pictures *= 2)
+        for (int parts = 1; parts <= 6; parts++)
+            for (int sheets = 1; sheets <= 2; sheets++) {
+                const int columns = ((int)t.shape.k + parts * UNIT - 1) / (parts * UNIT) * UNIT;
+                t.sheet = (struct cuda_sheet_tile){
+                    .pictures = pictures, .columns = columns, .sheets = sheets};
+                try_slots(all, s, &t, ALL, expected, host);
+                try_slots(all, s, &t, HALF, expected, host);
+            }
 }
 
 static void try_grad_tiles(struct trials *all, struct spike *s, struct trial *t,
@@ -321,10 +392,13 @@ static void print(const struct trials *all, int n)
         const bool is_wrong =
             !(t->difference < (t->pass == D_WEIGHTS ? 1e-4 : 0.01)) || !t->repeats;
         n_wrong += is_wrong;
-        if (i >= n && !t->is_rule && !t->is_strip && (!is_wrong || n_wrong > n))
+        if (i >= n && !t->is_rule && t->kind != STRIP && (!is_wrong || n_wrong > n))
             continue;
-        if (t->is_strip)
+        if (t->kind == STRIP)
             printf("      strips");
+        else if (t->kind == SHEET)
+            printf("      pictures %d columns %3d sheets %d slots %d", t->sheet.pictures,
+                   t->sheet.columns, t->sheet.sheets, t->sheet.slots);
         else if (t->pass == D_WEIGHTS)
             printf("      pixels %3d chunk %2d blocks %3d", t->grad_tile.pixels, t->grad_tile.chunk,
                    t->grad_tile.blocks);
@@ -426,9 +500,10 @@ static void try_layer(struct spike *s, const struct thin_layer *layer, enum pass
         print_dnn(s, &t);
         try_rule(all, s, t, host[2], host);
         try_strip(all, s, t, host[2], host);
+        try_sheets(all, s, t, host[2], host);
         if (pass == D_WEIGHTS)
             try_grad_tiles(all, s, &t, host[2], host);
-        else
+        else if (!has_sheet(&t))
             try_tiles(all, s, &t, host[2], host);
         qsort(all->list, (size_t)all->n, sizeof *all->list, by_time);
         print(all, n);
@@ -443,7 +518,12 @@ static bool has_pass(const struct thin_layer *layer, enum pass pass)
     return layer->passes >> pass & 1U;
 }
 
-void spike_thin(struct spike *s, int n, int only)
+static bool is_asked(int layer, int first, int last)
+{
+    return first < 0 || (layer >= first && layer <= last);
+}
+
+void spike_thin(struct spike *s, int n, int only, int last)
 {
     enum { N_LAYERS = sizeof LAYERS / sizeof *LAYERS };
     struct dnn_conv convs[N_LAYERS * N_PASSES];
@@ -451,12 +531,12 @@ void spike_thin(struct spike *s, int n, int only)
     int n_convs = 0;
     for (int i = 0; i < N_LAYERS * N_PASSES; i++) {
         const struct trial t = trial_of(s, &LAYERS[i / N_PASSES], i % N_PASSES);
-        if (has_pass(&LAYERS[i / N_PASSES], i % N_PASSES) && (only < 0 || only == i / N_PASSES))
+        if (has_pass(&LAYERS[i / N_PASSES], i % N_PASSES) && is_asked(i / N_PASSES, only, last))
             convs[n_convs++] = request_of(&t);
     }
     dnn_prefetch(s->dnn, convs, n_convs);
     for (int i = 0; all && i < N_LAYERS * N_PASSES; i++)
-        if (has_pass(&LAYERS[i / N_PASSES], i % N_PASSES) && (only < 0 || only == i / N_PASSES))
+        if (has_pass(&LAYERS[i / N_PASSES], i % N_PASSES) && is_asked(i / N_PASSES, only, last))
             try_layer(s, &LAYERS[i / N_PASSES], i % N_PASSES, all, n);
     free(all);
 }

@@ -38,6 +38,7 @@ struct cuda_backend {
     int thin_most; /* channels: layers of folded networks that have no more are for own kernels */
     bool weights_apart, gradients_apart, statistics_apart;
     bool strips; /* kernels of strip.cu are wanted, and the GPU can run them */
+    bool sheets; /* those of sheet.cu likewise */
     int n_side;  /* streams of `side` that are used */
     cudaStream_t stream;
     cudaStream_t side[CUDA_SIDE_STREAMS];
@@ -90,6 +91,7 @@ struct cuda_conv {
     bool stem;                    /* the kernel for pictures does it */
     bool thin;                    /* those for thin layers do */
     bool strip;                   /* those of strip.cu do */
+    bool sheet;                   /* those of sheet.cu do */
     int derived;                  /* index; -1 for CONV2D_D_WEIGHTS */
     enum cuda_type grad_type;     /* CONV2D_D_WEIGHTS: of the gradient as it is computed */
     const struct cuda_step *norm; /* batch norm in whose scratch it leaves partial sums; or NULL */
@@ -195,6 +197,9 @@ int64_t cuda_padded(enum cuda_type type, bool is_thin, int64_t channels);
 /* An image of a folded network is for own kernels when they are worth it for all convolutions between images of
  * its size: one that cuDNN does better wants its padding on both sides. */
 bool cuda_is_thin(const struct graph *g, int value, int64_t most);
+/* It is for the kernels of strip.cu and sheet.cu when they, or cuDNN without any padding, serve all of those. */
+bool cuda_is_narrow(const struct graph *g, int value);
+int64_t cuda_narrow_channels(const struct shape *image);
 
 /* ---- cuda_run.c --------------------------------------------------------------------------------- */
 
@@ -253,6 +258,14 @@ struct cuda_thin_grad_tile cuda_thin_grad_tile_of(const struct cuda_conv_shape *
 bool cuda_strip_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass);
 /* Whether a GPU can. */
 NODISCARD enum der_status cuda_strip_runs_on(struct der_ctx *ctx, int device, bool *out);
+
+/* ---- cuda_sheet.c: what the kernels of sheet.cu serve, and how they cut it up --------------------------- */
+
+/* True where they are to compute a pass of a convolution, on a GPU that can run them. */
+bool cuda_sheet_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass);
+/* What thin.cu does as well with the same sixteens of channels, or better. */
+bool cuda_sheet_leaves_to_thin(const struct cuda_conv_shape *shape);
+struct cuda_sheet_tile cuda_sheet_tile_of(const struct cuda_conv_shape *shape);
 
 /* ---- cuda_derive.c ------------------------------------------------------------------------------ */
 

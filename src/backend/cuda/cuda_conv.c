@@ -73,10 +73,19 @@ static bool is_strip(const struct cuda_program *p, const struct node *node)
     return cuda_strip_serves(&shape, pass_of(node->op));
 }
 
+static bool is_sheet(const struct cuda_program *p, const struct node *node)
+{
+    if (!cuda_of(p)->sheets || !cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node) ||
+        is_strip(p, node))
+        return false;
+    const struct cuda_conv_shape shape = shape_of(p, node);
+    return cuda_sheet_serves(&shape, pass_of(node->op));
+}
+
 static bool is_thin(const struct cuda_program *p, const struct node *node)
 {
     if (p->type != CUDA_BF16 || !cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node) ||
-        is_strip(p, node))
+        is_strip(p, node) || is_sheet(p, node))
         return false;
     const struct cuda_conv_shape shape = shape_of(p, node);
     return cuda_thin_serves(&shape, pass_of(node->op));
@@ -330,6 +339,17 @@ static enum der_status run_strip_d_src(struct cuda_program *p, const struct cuda
         "the gradient of small images");
 }
 
+static enum der_status run_sheet(struct cuda_program *p, const struct cuda_step *step,
+                                 cudaStream_t stream)
+{
+    const struct cuda_conv_shape *shape = &step->conv->shape;
+    const struct cuda_sheet_tile tile = cuda_sheet_tile_of(shape);
+    const struct cuda_thin operands = thin_of(p, step);
+    TRY(prepare_weights(p, step, stream));
+    return cuda_check(p->base.be->ctx, cuda_sheet(shape, &tile, &operands, stream),
+                      "a convolution of small images");
+}
+
 enum { WHOLE_TILE = 32 }; /* channels */
 
 /* ---- planning ----------------------------------------------------------------------------------- */
@@ -345,7 +365,7 @@ static bool first_request(const struct cuda_program *p, const struct node *node,
                           struct dnn_conv *out)
 {
     if (!cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node) || is_thin(p, node) ||
-        is_strip(p, node))
+        is_strip(p, node) || is_sheet(p, node))
         return false;
     struct dnn_conv conv = {.shape = shape_of(p, node),
                             .tensor_cores = p->precision != PRECISION_F32,
@@ -422,12 +442,14 @@ static void choose_run(struct cuda_step *step)
         step->run = conv->stem    ? run_stem
                     : conv->thin  ? run_thin
                     : conv->strip ? run_strip
+                    : conv->sheet ? run_sheet
                                   : run_affine;
         break;
     default:
         step->run = conv->stem    ? run_stem
                     : conv->thin  ? run_thin
                     : conv->strip ? run_strip
+                    : conv->sheet ? run_sheet
                                   : run_forward;
     }
 }
@@ -458,6 +480,7 @@ enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
     conv->stem = cuda_conv_reads_outside(p, &step->node);
     conv->thin = is_thin(p, &step->node);
     conv->strip = is_strip(p, &step->node);
+    conv->sheet = is_sheet(p, &step->node);
     choose_run(step);
     if (step->node.op != OP_CONV2D_D_WEIGHTS)
         TRY(cuda_derived_find(p, step, &conv->derived));

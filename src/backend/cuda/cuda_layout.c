@@ -111,3 +111,81 @@ bool cuda_is_thin(const struct graph *g, int value, int64_t most)
     }
     return size[1] <= most;
 }
+
+/* ---- strips and sheets ---------------------------------------------------------------------------- */
+
+/* What the table in strip.cu has between 32 and 64, and sixteens where pictures are small enough for sheet.cu. */
+static int64_t narrow_channels(int64_t size, int64_t channels)
+{
+    enum { SMALL = 16, THREE_SIXTEENS = 48 };
+    if (size <= SMALL)
+        return cuda_padded(CUDA_BF16, true, channels);
+    const int64_t whole = cuda_padded(CUDA_BF16, false, channels);
+    return whole == 64 && channels <= THREE_SIXTEENS ? THREE_SIXTEENS : whole;
+}
+
+int64_t cuda_narrow_channels(const struct shape *image)
+{
+    return narrow_channels(image->dim[2], image->dim[1]);
+}
+
+/* What is larger is stored by the same rule. */
+static int64_t source_channels(const struct graph *g, const struct node *node)
+{
+    const int source = node->in[AFFINE_SRC];
+    const int64_t *from = g->values[source].shape.dim;
+    const int64_t *to = g->values[node->out[0]].shape.dim;
+    const bool is_narrow = from[2] == to[2] || (from[2] > to[2] && cuda_is_narrow(g, source));
+    return is_narrow ? narrow_channels(from[2], from[1]) : cuda_padded(CUDA_BF16, false, from[1]);
+}
+
+static struct cuda_conv_shape narrow_shape(const struct graph *g, const struct node *node)
+{
+    const int64_t *from = g->values[node->in[AFFINE_SRC]].shape.dim;
+    const int64_t *weights = g->values[node->in[AFFINE_WEIGHTS]].shape.dim;
+    const int64_t *to = g->values[node->out[0]].shape.dim;
+    return (struct cuda_conv_shape){.n = to[0],
+                                    .c = source_channels(g, node),
+                                    .h = from[2],
+                                    .w = from[3],
+                                    .k = narrow_channels(to[2], to[1]),
+                                    .r = weights[2],
+                                    .s = weights[3],
+                                    .out_h = to[2],
+                                    .out_w = to[3],
+                                    .stride = node->attr.conv.stride,
+                                    .pad = node->attr.conv.pad,
+                                    .type = CUDA_BF16};
+}
+
+static bool is_served(const struct cuda_conv_shape *s)
+{
+    return cuda_strip_serves(s, DNN_FORWARD) || cuda_sheet_serves(s, DNN_FORWARD);
+}
+
+/* Others may do it: thin.cu with sixteens, or whoever does what has no padding to lose. */
+static bool is_indifferent(const struct cuda_conv_shape *s)
+{
+    return cuda_sheet_leaves_to_thin(s) || (s->c == cuda_padded(CUDA_BF16, false, s->c) &&
+                                            s->k == cuda_padded(CUDA_BF16, false, s->k));
+}
+
+bool cuda_is_narrow(const struct graph *g, int value)
+{
+    const int64_t *size = g->values[value].shape.dim;
+    bool is_any_served = false;
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct node *node = &g->nodes[i];
+        if (node->op != OP_CONV2D_AFFINE)
+            continue;
+        const int64_t *to = g->values[node->out[0]].shape.dim;
+        const bool is_stem = g->values[node->in[AFFINE_SRC]].shape.dim[1] <= CUDA_CHANNELS;
+        if (to[2] != size[2] || to[3] != size[3] || is_stem)
+            continue;
+        const struct cuda_conv_shape shape = narrow_shape(g, node);
+        if (!is_served(&shape) && !is_indifferent(&shape))
+            return false;
+        is_any_served |= is_served(&shape);
+    }
+    return is_any_served;
+}

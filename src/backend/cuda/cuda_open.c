@@ -124,6 +124,7 @@ static enum der_status start(struct cuda_backend *cuda)
     cuda->shared = (size_t)shared;
     if (cuda->strips)
         TRY(cuda_strip_runs_on(ctx, cuda->device, &cuda->strips));
+    cuda->sheets = cuda->sheets && cuda->strips;
     TRY(make_streams(cuda));
     TRY(make_stages(cuda));
     TRY(dnn_open(ctx, &cuda->libs, &cuda->dnn));
@@ -151,6 +152,7 @@ static enum der_status cuda_open(struct der_ctx *ctx, const struct backend_optio
     cuda->gradients_apart = options->tuning.gradients_apart;
     cuda->statistics_apart = options->tuning.statistics_apart;
     cuda->strips = !options->tuning.without_strips;
+    cuda->sheets = !options->tuning.without_sheets;
     cuda->thin_most = options->tuning.thin_most > 0 ? options->tuning.thin_most : CUDA_THIN_MOST;
     cuda->n_side = options->tuning.side_streams;
     if (cuda->n_side < 1 || cuda->n_side > CUDA_SIDE_STREAMS)

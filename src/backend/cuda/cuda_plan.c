@@ -8,6 +8,17 @@
 
 /* ---- copies of what the graph says -------------------------------------------------------------- */
 
+/* Folded networks are small, and run by own kernels where that wins. */
+static int64_t stored_channels(const struct cuda_program *p, const struct graph *g, int value)
+{
+    const struct cuda_backend *cuda = cuda_of(p);
+    const bool is_ours = p->folded && p->type == CUDA_BF16;
+    if (is_ours && cuda->sheets && cuda_is_narrow(g, value))
+        return cuda_narrow_channels(&g->values[value].shape);
+    const bool is_thin = is_ours && cuda_is_thin(g, value, cuda->thin_most);
+    return cuda_padded(p->type, is_thin, g->values[value].shape.dim[1]);
+}
+
 static enum der_status copy_values(struct cuda_program *p, const struct graph *g, const bool *image)
 {
     p->n_values = g->n_values;
@@ -20,8 +31,7 @@ static enum der_status copy_values(struct cuda_program *p, const struct graph *g
         TRY(slot_init(p->base.be->ctx, &p->arena, from, &to->slot));
         to->kind = from->kind;
         to->image = image[v];
-        const bool is_thin = image[v] && p->folded && cuda_is_thin(g, v, cuda_of(p)->thin_most);
-        to->stored = image[v] ? cuda_padded(p->type, is_thin, from->shape.dim[1]) : 0;
+        to->stored = image[v] ? stored_channels(p, g, v) : 0;
         to->owner = graph_storage_of(g, v);
         to->col = graph_column_of(g, v);
     }

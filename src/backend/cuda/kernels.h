@@ -340,6 +340,22 @@ cudaError_t cuda_strip_summed(const struct cuda_conv_shape *shape, const struct 
 cudaError_t cuda_strip_d_src(const struct cuda_conv_shape *shape, void *d_src, const void *d_dst,
                              const void *weights, cudaStream_t stream);
 
+/* ---- sheet.cu: 3x3 and 1x1 with results of 4x4, 8x8 or 16x16, the same otherwise, channels in sixteens ----- */
+
+/* How the work is cut up; results do not depend on it. */
+struct cuda_sheet_tile {
+    int pictures; /* of a block; of 4x4 eights of them */
+    int columns;  /* result channels of a block: 32, 48, 64, 80, 96, 112 or 128 */
+    int sheets; /* of 64 pixels that four warps have: 1 or, up to 80 columns, 2; a block has 4 at most */
+    int slots; /* taps whose weights are in shared memory at a time, 2 to 9 */
+};
+
+/* Bytes of shared memory that a launch takes; 0: there is no such kernel. */
+size_t cuda_sheet_shared(const struct cuda_conv_shape *shape, const struct cuda_sheet_tile *tile);
+/* As cuda_strip(). */
+cudaError_t cuda_sheet(const struct cuda_conv_shape *shape, const struct cuda_sheet_tile *tile,
+                       const struct cuda_thin *operands, cudaStream_t stream);
+
 /* ---- stem.cu: the first convolution, 3x3, stride 1, in bf16, from the caller's own picture --------- */
 
 struct cuda_stem {

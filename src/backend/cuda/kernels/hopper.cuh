@@ -37,6 +37,44 @@ __device__ inline void multiply_wide(float (&d)[64], uint64_t a, uint64_t b, boo
         : "l"(a), "l"(b), "r"((int)more), "n"(TRANSPOSED ? 1 : 0));
 }
 
+/* Sums of a product of 64 rows: ALL_n are operands 0 to n - 1, and LIST_n is how they are called. */
+#define SUMS_8(d, i) SUMS_4(d, i), SUMS_4(d, i + 4)
+#define ALL_16(d) SUMS_16(d, 0)
+#define ALL_24(d) SUMS_16(d, 0), SUMS_8(d, 16)
+#define ALL_32(d) SUMS_16(d, 0), SUMS_16(d, 16)
+#define ALL_40(d) ALL_32(d), SUMS_8(d, 32)
+#define ALL_48(d) ALL_32(d), SUMS_16(d, 32)
+#define ALL_56(d) ALL_48(d), SUMS_8(d, 48)
+#define LIST_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define LIST_24 LIST_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define LIST_32 LIST_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define LIST_40 LIST_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define LIST_48 LIST_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
+#define LIST_56 LIST_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+
+/* d [64, n] = a [64, 16] * b [16, n], added to d if there is `more`. first, second, third: numbers of the operands behind
+ * the sums. */
+#define MULTIPLY_ROWS(n, half, first, second, third)                                               \
+    __device__ inline void multiply_rows(float(&d)[half], uint64_t a, uint64_t b, bool more)       \
+    {                                                                                              \
+        asm volatile("{ .reg .pred p; setp.ne.b32 p, %" #third ", 0; "                             \
+                     "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.bf16.bf16 {" LIST_##half      \
+                     "}, %" #first ", %" #second ", p, 1, 1, 0, 0; }"                              \
+                     : ALL_##half(d)                                                               \
+                     : "l"(a), "l"(b), "r"((int)more));                                            \
+    }
+MULTIPLY_ROWS(32, 16, 16, 17, 18)
+MULTIPLY_ROWS(48, 24, 24, 25, 26)
+MULTIPLY_ROWS(64, 32, 32, 33, 34)
+MULTIPLY_ROWS(80, 40, 40, 41, 42)
+MULTIPLY_ROWS(96, 48, 48, 49, 50)
+MULTIPLY_ROWS(112, 56, 56, 57, 58)
+#undef MULTIPLY_ROWS
+__device__ inline void multiply_rows(float (&d)[64], uint64_t a, uint64_t b, bool more)
+{
+    multiply_wide<false>(d, a, b, more);
+}
+
 __device__ inline void products_begin()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");

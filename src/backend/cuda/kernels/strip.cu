@@ -3,6 +3,7 @@
  *
  * Compiled for sm_90a alone, whatever the other kernels are compiled for.
  */
+#include "backend/cuda/kernels/box_map.cuh"
 #include "backend/cuda/kernels/strip.cuh"
 
 /* ---- kernels --------------------------------------------------------------------------------------- */
@@ -34,9 +35,17 @@ template <class P, bool TRAINED> static constexpr struct strip_case case_of()
 #define BOTH(c, k, size)                                                                           \
     case_of<strip_plan<c, k, size, false>, true>(), case_of<strip_plan<k, c, size, true>, false>()
 
-static const struct strip_case CASES[] = {
-    BOTH(64, 64, 32), BOTH(32, 64, 32), BOTH(64, 32, 32),  BOTH(32, 32, 32),  BOTH(48, 64, 32),
-    BOTH(48, 48, 32), BOTH(64, 64, 16), BOTH(64, 128, 16), BOTH(128, 64, 16), BOTH(128, 128, 16)};
+static const struct strip_case CASES[] = {BOTH(64, 64, 32),
+                                          BOTH(32, 64, 32),
+                                          BOTH(64, 32, 32),
+                                          BOTH(32, 32, 32),
+                                          BOTH(48, 64, 32),
+                                          BOTH(48, 48, 32),
+                                          BOTH(64, 64, 16),
+                                          BOTH(64, 128, 16),
+                                          BOTH(128, 64, 16),
+                                          BOTH(128, 128, 16),
+                                          case_of<strip_plan<64, 48, 32, false>, false>()};
 
 /* NULL: there is none. */
 static const struct strip_case *case_for(const struct cuda_conv_shape *s, bool backwards)
@@ -66,43 +75,6 @@ bool cuda_strip_sums(const struct cuda_conv_shape *shape)
 
 /* ---- maps for the copy engine ------------------------------------------------------------------------ */
 
-/* The driver is not linked, so that programs start without one. */
-static cudaError_t find_encoder(decltype(&cuTensorMapEncodeTiled) *encode)
-{
-    void *function = NULL;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-#if CUDART_VERSION >= 12050
-    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                               12000, cudaEnableDefault, &found);
-#else
-    const cudaError_t error =
-        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
-#endif
-    if (error != cudaSuccess)
-        return error;
-    *encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-    return found == cudaDriverEntryPointSuccess && function ? cudaSuccess : cudaErrorNotSupported;
-}
-
-/* Boxes of an array in bf16. steps[i]: bytes from one to the next in dimension i + 1. A box is as wide in its first
- * dimension as the swizzle. */
-template <int RANK>
-static cudaError_t make_map(CUtensorMap *map, const void *data, const cuuint64_t (&sizes)[RANK],
-                            const cuuint64_t (&steps)[RANK - 1], const cuuint32_t (&box)[RANK])
-{
-    const cuuint32_t ones[] = {1, 1, 1, 1, 1};
-    decltype(&cuTensorMapEncodeTiled) encode = NULL;
-    const cudaError_t error = find_encoder(&encode);
-    if (error != cudaSuccess)
-        return error;
-    const CUresult result =
-        encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, RANK, const_cast<void *>(data), sizes, steps,
-               box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
-               box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
-
 /* [n, size, size, from]: a strip with its border. */
 static cudaError_t map_source(CUtensorMap *map, const struct strip_case &c, int64_t n,
                               const void *src)
@@ -113,7 +85,7 @@ static cudaError_t map_source(CUtensorMap *map, const struct strip_case &c, int6
     const cuuint64_t steps[] = {pixel, size * pixel, size * size * pixel};
     const cuuint32_t box[] = {(cuuint32_t)c.pixel / 2, (cuuint32_t)c.size + 2,
                               (cuuint32_t)c.rows + 2, 1};
-    return make_map(map, src, sizes, steps, box);
+    return make_map(map, src, sizes, steps, box, {1, 1, 1, 1});
 }
 
 /* [k, 9, c]: channels of one tap. Forwards, of sixteen rows even ones come before odd ones, so that neighbours are eight
@@ -129,7 +101,7 @@ static cudaError_t map_weights(CUtensorMap *map, const struct strip_case &c, con
     const cuuint64_t steps[] = {c.backwards ? row : 2 * row, c.backwards ? 8 * row : row, 16 * row,
                                 tap};
     const cuuint32_t box[] = {(cuuint32_t)c.panel_row / 2, 8, 2, (cuuint32_t)c.panel_rows / 16, 1};
-    return make_map(map, weights, sizes, steps, box);
+    return make_map(map, weights, sizes, steps, box, {1, 1, 1, 1, 1});
 }
 
 /* ---- launching --------------------------------------------------------------------------------------- */
