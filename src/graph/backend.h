@@ -48,7 +48,7 @@ struct backend_tuning {
     int thin_most;        /* cuda: channels up to which frozen layers have own kernels */
     bool weights_apart;   /* cuda: the update leaves weights in bf16 to a launch of their own */
     bool gradients_apart; /* cuda: gradients in bf16 are written out before the update reads them */
-    bool without_strips;  /* cuda: no kernels of strip.cu; sums in another order */
+    bool without_strips;  /* cuda: no kernels of strip*.cu; sums in another order */
 };
 
 struct backend_options {

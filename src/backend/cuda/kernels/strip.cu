@@ -4,6 +4,7 @@
  * Compiled for sm_90a alone, whatever the other kernels are compiled for.
  */
 #include "backend/cuda/kernels/strip.cuh"
+#include "backend/cuda/kernels/tensor_map.cuh"
 
 /* ---- kernels --------------------------------------------------------------------------------------- */
 
@@ -54,43 +55,6 @@ bool cuda_strip_exists(const struct cuda_conv_shape *shape, bool backwards)
 }
 
 /* ---- maps for the copy engine ------------------------------------------------------------------------ */
-
-/* The driver is not linked, so that programs start without one. */
-static cudaError_t find_encoder(decltype(&cuTensorMapEncodeTiled) *encode)
-{
-    void *function = NULL;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-#if CUDART_VERSION >= 12050
-    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                               12000, cudaEnableDefault, &found);
-#else
-    const cudaError_t error =
-        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
-#endif
-    if (error != cudaSuccess)
-        return error;
-    *encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-    return found == cudaDriverEntryPointSuccess && function ? cudaSuccess : cudaErrorNotSupported;
-}
-
-/* Boxes of an array in bf16. steps[i]: bytes from one to the next in dimension i + 1. A box is as wide in its first
- * dimension as the swizzle. */
-template <int RANK>
-static cudaError_t make_map(CUtensorMap *map, const void *data, const cuuint64_t (&sizes)[RANK],
-                            const cuuint64_t (&steps)[RANK - 1], const cuuint32_t (&box)[RANK])
-{
-    const cuuint32_t ones[] = {1, 1, 1, 1, 1};
-    decltype(&cuTensorMapEncodeTiled) encode = NULL;
-    const cudaError_t error = find_encoder(&encode);
-    if (error != cudaSuccess)
-        return error;
-    const CUresult result =
-        encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, RANK, const_cast<void *>(data), sizes, steps,
-               box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
-               box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
 
 /* [n, size, size, from]: a strip with its border. */
 static cudaError_t map_source(CUtensorMap *map, const struct strip_case &c, int64_t n,
