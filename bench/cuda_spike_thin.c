@@ -1,5 +1,5 @@
 /*
- * Own kernels for thin layers (thin.cu, thin_weights.cu) and small images (strip.cu, sheet.cu) beside cuDNN.
+ * Own kernels for thin layers (thin.cu, thin_weights.cu) and small images (strip.cu, strip_weights.cu, sheet.cu) beside cuDNN.
  *
  * One line per layer and pass with cuDNN's time for the padding that it wants, then the best tiles and strips: microseconds alone
  * and with four launches side by side, and the largest difference from the plain kernel (conv.cu) as a share
@@ -23,7 +23,8 @@ static const char *const PASS_NAMES[N_PASSES] = {"+bias+res+relu", "forward", "d
 enum {
     TRAINED = 1U << FORWARD | 1U << D_SRC | 1U << D_WEIGHTS,
     FROZEN = 1U << FUSED,
-    IMAGES = 1U << FUSED | 1U << FORWARD | 1U << D_SRC
+    IMAGES = 1U << FUSED | 1U << FORWARD | 1U << D_SRC,
+    WEIGHTS = 1U << D_WEIGHTS
 };
 
 /* The modified ResNet-32, then what is left of a ResNet-18 when it is pruned, then what else there are strips for,
@@ -51,10 +52,10 @@ static const struct thin_layer {
     {{144, 4, 144, 3, 1}, FROZEN},
     {{160, 4, 160, 3, 1}, FROZEN},
     {{48, 32, 48, 3, 1}, IMAGES},
-    {{64, 16, 64, 3, 1}, IMAGES},
+    {{64, 16, 64, 3, 1}, IMAGES | WEIGHTS},
     {{96, 8, 96, 3, 1}, FROZEN},
     {{64, 32, 64, 3, 1}, FROZEN | TRAINED},
-    {{128, 16, 128, 3, 1}, IMAGES},
+    {{128, 16, 128, 3, 1}, IMAGES | WEIGHTS},
     {{32, 32, 64, 3, 1}, IMAGES},
     {{64, 32, 32, 3, 1}, IMAGES},
     {{48, 32, 64, 3, 1}, IMAGES},
@@ -85,6 +86,10 @@ static const struct thin_layer {
     {{192, 4, 64, 3, 1}, FROZEN},
     {{64, 4, 112, 3, 1}, FROZEN},
     {{112, 4, 48, 3, 1}, FROZEN},
+    {{256, 8, 256, 3, 1}, WEIGHTS},
+    {{512, 4, 512, 3, 1}, WEIGHTS},
+    {{192, 8, 192, 3, 1}, WEIGHTS},
+    {{320, 4, 320, 3, 1}, WEIGHTS},
 };
 
 struct trial {
@@ -92,6 +97,7 @@ struct trial {
     enum pass pass;
     struct cuda_thin_tile tile;
     struct cuda_thin_grad_tile grad_tile;
+    int splits; /* strips: of the gradient of weights */
     double alone, beside, difference;
     bool repeats;
     bool is_rule; /* the tile that the back end takes */
@@ -136,6 +142,9 @@ static cudaError_t run_trial(struct spike *s, const struct trial *t, int branch)
         .relu = fused,
     };
     const struct cuda_weights sizes = sizes_of(&t->shape);
+    if (t->pass == D_WEIGHTS && t->kind == STRIP)
+        return cuda_strip_d_weights(&t->shape, t->splits, gradient_of(s, branch), src, dst,
+                                    scratch_of(s, branch), s->stream[branch]);
     if (t->pass == D_WEIGHTS)
         return cuda_thin_d_weights(&t->shape, &t->grad_tile, gradient_of(s, branch), &sizes, src,
                                    dst, scratch_of(s, branch), s->stream[branch]);
@@ -229,10 +238,18 @@ static double difference(const struct trial *t, const void *actual, const void *
     return worst / largest;
 }
 
+/* Gradients of weights as all others write them, where they are compared. */
 static bool fetch(struct spike *s, const struct trial *t, void *host)
 {
-    return replay_fine(cudaStreamSynchronize(s->stream[0]), "waiting") &&
-           replay_fine(cudaMemcpy(host, gradient_of(s, 0), bytes_of(t), cudaMemcpyDeviceToHost),
+    const struct cuda_weights sizes = sizes_of(&t->shape);
+    float *out = scratch_of(s, 0);
+    const bool is_raw = t->pass == D_WEIGHTS && t->kind == STRIP;
+    return (!is_raw || replay_fine(cuda_export_weights(out, gradient_of(s, 0), CUDA_BF16, &sizes,
+                                                       s->stream[0]),
+                                   "writing out")) &&
+           replay_fine(cudaStreamSynchronize(s->stream[0]), "waiting") &&
+           replay_fine(cudaMemcpy(host, is_raw ? out : gradient_of(s, 0), bytes_of(t),
+                                  cudaMemcpyDeviceToHost),
                        "reading");
 }
 
@@ -286,11 +303,32 @@ static void try_rule(struct trials *all, struct spike *s, struct trial t, const 
     add(all, s, &t, expected, host);
 }
 
+/* By the rule, then for a third of a GPU up to all of it. */
+static void try_strip_weights(struct trials *all, struct spike *s, struct trial *t,
+                              const void *expected, void *host[2])
+{
+    enum { CHANNELS = 64, THIRD = 44, ALL = 132 };
+    const int tiles = (int)(t->shape.c / CHANNELS * (t->shape.k / CHANNELS));
+    t->splits = cuda_strip_splits(&t->shape);
+    t->is_rule = true;
+    add(all, s, t, expected, host);
+    t->is_rule = false;
+    for (int blocks = THIRD; blocks <= ALL; blocks += THIRD / 2) {
+        const int splits = blocks / tiles;
+        if (splits == t->splits || splits == cuda_strip_splits(&t->shape))
+            continue;
+        t->splits = splits;
+        add(all, s, t, expected, host);
+    }
+}
+
 static void try_strip(struct trials *all, struct spike *s, struct trial t, const void *expected,
                       void *host[2])
 {
     t.kind = STRIP;
-    if (t.pass != D_WEIGHTS && cuda_strip_exists(&t.shape, t.pass == D_SRC))
+    if (t.pass == D_WEIGHTS && cuda_strip_grad_exists(&t.shape))
+        try_strip_weights(all, s, &t, expected, host);
+    else if (t.pass != D_WEIGHTS && cuda_strip_exists(&t.shape, t.pass == D_SRC))
         add(all, s, &t, expected, host);
 }
 
@@ -390,11 +428,14 @@ static void print(const struct trials *all, int n)
     for (int i = 0; i < all->n; i++) {
         const struct trial *t = &all->list[i];
         const bool is_wrong =
-            !(t->difference < (t->pass == D_WEIGHTS ? 1e-4 : 0.01)) || !t->repeats;
+            !(t->difference < (t->pass == D_WEIGHTS && t->kind != STRIP ? 1e-4 : 0.01)) ||
+            !t->repeats;
         n_wrong += is_wrong;
         if (i >= n && !t->is_rule && t->kind != STRIP && (!is_wrong || n_wrong > n))
             continue;
-        if (t->kind == STRIP)
+        if (t->kind == STRIP && t->pass == D_WEIGHTS)
+            printf("      strips, splits %3d", t->splits);
+        else if (t->kind == STRIP)
             printf("      strips");
         else if (t->kind == SHEET)
             printf("      pictures %d columns %3d sheets %d slots %d", t->sheet.pictures,

@@ -73,7 +73,7 @@ if(TARGET room_backend_cuda)
     # The kernels are a target of their own: der_flags are for C.
     file(GLOB kernel_sources CONFIGURE_DEPENDS src/backend/cuda/kernels/*.cu)
     set(hopper_sources ${kernel_sources})
-    list(FILTER hopper_sources INCLUDE REGEX "/(strip|sheet)\\.cu$")
+    list(FILTER hopper_sources INCLUDE REGEX "/(strip|strip_weights|sheet)\\.cu$")
     list(REMOVE_ITEM kernel_sources ${hopper_sources})
     add_library(room_backend_cuda_kernels OBJECT ${kernel_sources})
     add_library(room_backend_cuda_hopper OBJECT ${hopper_sources})

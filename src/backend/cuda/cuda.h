@@ -37,7 +37,7 @@ struct cuda_backend {
     bool deterministic;
     int thin_most; /* channels: layers of folded networks that have no more are for own kernels */
     bool weights_apart, gradients_apart, statistics_apart;
-    bool strips; /* kernels of strip.cu are wanted, and the GPU can run them */
+    bool strips; /* kernels of strip.cu and strip_weights.cu are wanted, and the GPU can run them */
     bool sheets; /* those of sheet.cu likewise */
     int n_side;  /* streams of `side` that are used */
     cudaStream_t stream;
@@ -90,7 +90,7 @@ struct cuda_conv {
     bool fused;                   /* CONV2D_AFFINE: the plan does all of it */
     bool stem;                    /* the kernel for pictures does it */
     bool thin;                    /* those for thin layers do */
-    bool strip;                   /* those of strip.cu do */
+    bool strip;                   /* those of strip.cu and strip_weights.cu do */
     bool sheet;                   /* those of sheet.cu do */
     int derived;                  /* index; -1 for CONV2D_D_WEIGHTS */
     enum cuda_type grad_type;     /* CONV2D_D_WEIGHTS: of the gradient as it is computed */
@@ -237,7 +237,7 @@ NODISCARD enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_ste
 NODISCARD enum der_status cuda_conv_prefetch(struct cuda_program *p, const struct graph *g);
 /* True when a convolution reads the caller's picture itself, so that no copy inside is needed. */
 bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *node);
-/* The result of a gradient of weights, for which there is a plan, stays raw. Before memory is planned. */
+/* The result of a gradient of weights by cuDNN or strip_weights.cu stays raw. Before memory is planned. */
 void cuda_conv_stay_raw(struct cuda_program *p, struct cuda_step *step);
 /* Of a gradient of weights as it is computed: [k, r, s, c] with padding. */
 size_t cuda_conv_raw_bytes(const struct cuda_conv *conv);
@@ -252,10 +252,12 @@ struct cuda_thin_tile cuda_thin_tile_of(const struct cuda_conv_shape *shape, boo
 struct cuda_thin_grad_tile cuda_thin_grad_tile_of(const struct cuda_conv_shape *shape,
                                                   size_t shared);
 
-/* ---- cuda_strip.c: what the kernels of strip.cu serve ------------------------------------------------- */
+/* ---- cuda_strip.c: what the kernels of strip.cu and strip_weights.cu serve ------------------------------ */
 
 /* True where they are to compute a pass of a convolution, on a GPU that can run them. */
 bool cuda_strip_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass);
+/* Blocks that are to share the pixels of a gradient of weights. */
+int cuda_strip_splits(const struct cuda_conv_shape *shape);
 /* Whether a GPU can. */
 NODISCARD enum der_status cuda_strip_runs_on(struct der_ctx *ctx, int device, bool *out);
 

@@ -225,38 +225,46 @@ static struct cuda_weights sizes_of(const struct cuda_program *p, const struct c
                                  .c_stored = step->conv->shape.c};
 }
 
-static enum der_status run_d_weights(struct cuda_program *p, const struct cuda_step *step,
-                                     cudaStream_t stream)
+/* As [k, r, s, c], of the type that conv->grad_type says; room: where the scratch is that is left. */
+static enum der_status compute_d_weights(struct cuda_program *p, const struct cuda_step *step,
+                                         void *d_weights, size_t room, cudaStream_t stream)
 {
     const struct cuda_conv *conv = step->conv;
     const struct operands at = operands_of(&step->node);
     struct der_ctx *ctx = p->base.be->ctx;
-    char *stage = step_scratch(p, step);
     void *src = p->values[at.src].data;
     void *d_dst = p->values[at.dst].data;
     if (conv->plan) {
-        const struct dnn_pointers pointers = {.image = src, .weights = stage, .result = d_dst};
-        TRY(run_plan(p, step, pointers, cuda_conv_raw_bytes(conv), stream));
-    } else {
-        TRY(cuda_check(
-            ctx, cuda_conv_d_weights(&conv->shape, (float *)(void *)stage, src, d_dst, stream),
-            "the gradient of weights"));
+        const struct dnn_pointers pointers = {.image = src, .weights = d_weights, .result = d_dst};
+        return run_plan(p, step, pointers, room, stream);
     }
+    if (conv->strip)
+        return cuda_check(ctx,
+                          cuda_strip_d_weights(&conv->shape, cuda_strip_splits(&conv->shape),
+                                               d_weights, src, d_dst, step_scratch(p, step) + room,
+                                               stream),
+                          "the gradient of weights of small images");
+    return cuda_check(ctx, cuda_conv_d_weights(&conv->shape, d_weights, src, d_dst, stream),
+                      "the gradient of weights");
+}
+
+static enum der_status run_d_weights(struct cuda_program *p, const struct cuda_step *step,
+                                     cudaStream_t stream)
+{
+    const struct cuda_conv *conv = step->conv;
+    char *stage = step_scratch(p, step);
     const struct cuda_weights sizes = sizes_of(p, step);
-    return cuda_check(ctx,
-                      cuda_export_weights(value_data(&p->values[at.weights]), stage,
-                                          conv->grad_type, &sizes, stream),
+    TRY(compute_d_weights(p, step, stage, cuda_conv_raw_bytes(conv), stream));
+    return cuda_check(p->base.be->ctx,
+                      cuda_export_weights(value_data(step_out(p, step, 0)), stage, conv->grad_type,
+                                          &sizes, stream),
                       "writing a gradient out");
 }
 
 static enum der_status run_raw_d_weights(struct cuda_program *p, const struct cuda_step *step,
                                          cudaStream_t stream)
 {
-    const struct operands at = operands_of(&step->node);
-    const struct dnn_pointers pointers = {.image = p->values[at.src].data,
-                                          .weights = p->values[at.weights].data,
-                                          .result = p->values[at.dst].data};
-    return run_plan(p, step, pointers, 0, stream);
+    return compute_d_weights(p, step, step_out(p, step, 0)->data, 0, stream);
 }
 
 /* Of a forward pass, for kernels that do all of it. */
@@ -462,11 +470,13 @@ static size_t gradient_bytes(const struct cuda_program *p, const struct cuda_ste
         const struct cuda_stem stem = stem_of(p, step);
         return cuda_stem_scratch(&stem);
     }
-    if (!conv->thin)
-        return cuda_conv_raw_bytes(conv);
-    const struct cuda_thin_grad_tile tile =
-        cuda_thin_grad_tile_of(&conv->shape, cuda_of(p)->shared);
-    return cuda_thin_scratch(&conv->shape, &tile);
+    if (conv->thin) {
+        const struct cuda_thin_grad_tile tile =
+            cuda_thin_grad_tile_of(&conv->shape, cuda_of(p)->shared);
+        return cuda_thin_scratch(&conv->shape, &tile);
+    }
+    const int splits = conv->strip ? cuda_strip_splits(&conv->shape) : 0;
+    return cuda_conv_raw_bytes(conv) + cuda_strip_grad_scratch(&conv->shape, splits);
 }
 
 enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
@@ -481,6 +491,7 @@ enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
     conv->thin = is_thin(p, &step->node);
     conv->strip = is_strip(p, &step->node);
     conv->sheet = is_sheet(p, &step->node);
+    conv->grad_type = conv->strip && step->node.op == OP_CONV2D_D_WEIGHTS ? CUDA_BF16 : CUDA_F32;
     choose_run(step);
     if (step->node.op != OP_CONV2D_D_WEIGHTS)
         TRY(cuda_derived_find(p, step, &conv->derived));
@@ -494,7 +505,7 @@ enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
 void cuda_conv_stay_raw(struct cuda_program *p, struct cuda_step *step)
 {
     struct cuda_value *d_weights = step_out(p, step, 0);
-    assert(step->conv->plan && step->conv->grad_type == CUDA_BF16);
+    assert((step->conv->plan || step->conv->strip) && step->conv->grad_type == CUDA_BF16);
     /* Its memory is the program's, even if the caller has bound some. */
     d_weights->kind = VALUE_TEMP;
     d_weights->raw = step->conv;

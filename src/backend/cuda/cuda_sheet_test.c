@@ -9,8 +9,6 @@
 
 #include <stdio.h>
 
-extern const struct backend_ops cuda_backend;
-
 enum { MOST_SHARED = 227 << 10 };
 
 /* Rests of every length with and without pieces before them, sources of one size and of twice that, results of one
@@ -30,18 +28,6 @@ static const struct conv_layer LAYERS[] = {
 enum { N_LAYERS = sizeof LAYERS / sizeof *LAYERS };
 
 /* ---- kernels ------------------------------------------------------------------------------------------- */
-
-/* No GPU, or one of another kind: the kernels are for compute capability 9.0 alone. */
-static void skip_elsewhere(void)
-{
-    bool runs = false;
-    struct der_ctx *ctx = test_ctx_new(1);
-    if (backend_is_usable(&cuda_backend))
-        assert_ok(ctx, cuda_strip_runs_on(ctx, 0, &runs));
-    test_ctx_free(ctx);
-    if (!runs)
-        skip();
-}
 
 struct launch {
     struct conv_pass pass;
@@ -104,7 +90,7 @@ static void test_forward(void **state)
     (void)state;
     static const struct conv_pass plain = {0};
     int n = 0;
-    skip_elsewhere();
+    skip_without_hopper();
     for (int i = 0; i < N_LAYERS; i++) {
         const int tiles = compare_tiles(&LAYERS[i], &plain);
         assert_true(tiles > 0);
@@ -120,7 +106,7 @@ static void test_forward_with_bias_residual_and_relu(void **state)
                                               {.bias = true, .relu = true},
                                               {.bias = true, .residual = true},
                                               {.bias = true, .residual = true, .relu = true}};
-    skip_elsewhere();
+    skip_without_hopper();
     for (int i = 0; i < N_LAYERS; i++)
         assert_true(compare_tiles(&LAYERS[i], &passes[i % 4]) > 0);
 }

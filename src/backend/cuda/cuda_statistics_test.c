@@ -24,18 +24,6 @@ static void assert_cuda(cudaError_t error)
         fail_msg("%s", cudaGetErrorString(error));
 }
 
-/* No GPU, or one that has no such kernels. */
-static void skip_elsewhere(void)
-{
-    bool runs = false;
-    struct der_ctx *ctx = test_ctx_new(1);
-    if (backend_is_usable(&cuda_backend))
-        assert_ok(ctx, cuda_strip_runs_on(ctx, 0, &runs));
-    test_ctx_free(ctx);
-    if (!runs)
-        skip();
-}
-
 /* ---- kernels ------------------------------------------------------------------------------------------- */
 
 /* A convolution, and what it leaves between guards. */
@@ -244,7 +232,7 @@ static void test_sums_are_those_of_the_result(void **state)
     static const int64_t batches[] = {64, 88, 128};
     enum { STEP = 16, STEPS = 8, SIZES = 2 };
     int n_kernels = 0;
-    skip_elsewhere();
+    skip_without_hopper();
     for (int i = 0; i < SIZES * STEPS * STEPS; i++) {
         struct conv_layer layer = {.n = 64, .kernel = 3, .stride = 1};
         layer.c = (i / STEPS % STEPS + 1) * STEP;
@@ -428,7 +416,7 @@ static void compare_nets(int64_t channels, int64_t size)
 static void test_training_is_the_same_with_them(void **state)
 {
     (void)state;
-    skip_elsewhere();
+    skip_without_hopper();
     compare_nets(64, 32);
     compare_nets(40, 32);
     compare_nets(32, 32);

@@ -1,17 +1,33 @@
 /*
- * Which convolutions the kernels of strip.cu serve.
+ * Which convolutions the kernels of strip.cu and strip_weights.cu serve.
  *
  * All that there are kernels for, by what was measured on an H200 (docs/BENCHMARKS.md), but not few images: a block
- * computes one of them, so that a small batch leaves most of the GPU idle, which cuDNN does not.
+ * computes one of them, so that a small batch leaves most of the GPU idle, which cuDNN does not. Gradients of weights
+ * have been measured of no larger images than 32x32.
  */
 #include "backend/cuda/cuda.h"
 
-enum { FEW_IMAGES = 64 };
+enum { FEW_IMAGES = 64, LARGE_IMAGE = 32 * 32 };
 
 bool cuda_strip_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass)
 {
-    return pass != DNN_D_WEIGHTS && shape->n >= FEW_IMAGES &&
-           cuda_strip_exists(shape, pass == DNN_D_SRC);
+    if (shape->n < FEW_IMAGES)
+        return false;
+    if (pass == DNN_D_WEIGHTS)
+        return cuda_strip_grad_exists(shape) && shape->h * shape->w <= LARGE_IMAGE;
+    return cuda_strip_exists(shape, pass == DNN_D_SRC);
+}
+
+/* Half of the GPU's multiprocessors have a block of the gradient of weights, which runs beside the steps that everything
+ * waits for: on all of them it ends earlier by a fifth to a third, but adds up twice as many sums, and an iteration takes
+ * longer. */
+int cuda_strip_splits(const struct cuda_conv_shape *s)
+{
+    enum { BLOCKS = 66, CHANNELS = 64, PORTION = 128 /* pixels that a block takes at once */ };
+    const int64_t tiles = s->c / CHANNELS * (s->k / CHANNELS);
+    const int64_t portions = s->n * s->h * s->w / PORTION;
+    const int64_t splits = BLOCKS / tiles < portions ? BLOCKS / tiles : portions;
+    return splits > 1 ? (int)splits : 1;
 }
 
 /* 9.0 and no later one: the instructions are Hopper's own. */

@@ -43,18 +43,6 @@ static struct conv_layer layer_of(int shape, int64_t n)
 
 /* ---- kernels ------------------------------------------------------------------------------------------- */
 
-/* No GPU, or one of another kind: the kernels are for compute capability 9.0 alone. */
-static void skip_elsewhere(void)
-{
-    bool runs = false;
-    struct der_ctx *ctx = test_ctx_new(1);
-    if (backend_is_usable(&cuda_backend))
-        assert_ok(ctx, cuda_strip_runs_on(ctx, 0, &runs));
-    test_ctx_free(ctx);
-    if (!runs)
-        skip();
-}
-
 static cudaError_t launch_strip(struct conv_arrays *a, const void *user)
 {
     const struct conv_pass *pass = user;
@@ -89,7 +77,7 @@ static void test_forward(void **state)
 {
     (void)state;
     static const struct conv_pass plain = {0};
-    skip_elsewhere();
+    skip_without_hopper();
     compare_passes(&plain, 1);
 }
 
@@ -100,7 +88,7 @@ static void test_forward_with_bias_residual_and_relu(void **state)
                                               {.bias = true, .relu = true},
                                               {.bias = true, .residual = true},
                                               {.bias = true, .residual = true, .relu = true}};
-    skip_elsewhere();
+    skip_without_hopper();
     compare_passes(passes, 4);
 }
 
@@ -108,7 +96,7 @@ static void test_gradient_of_data(void **state)
 {
     (void)state;
     static const struct conv_pass backwards = {.backwards = true};
-    skip_elsewhere();
+    skip_without_hopper();
     compare_passes(&backwards, 1);
 }
 
@@ -128,6 +116,10 @@ static struct op_case case_of(enum op op, const struct conv_layer *layer)
         c.in[CONV_D_SRC_D_DST] = operand_normal(dst);
         c.in[CONV_D_SRC_WEIGHTS] = operand_normal(weights);
         c.out[0] = operand_result(src);
+    } else if (op == OP_CONV2D_D_WEIGHTS) {
+        c.in[CONV_D_WEIGHTS_SRC] = operand_normal(src);
+        c.in[CONV_D_WEIGHTS_D_DST] = operand_normal(dst);
+        c.out[0] = operand_result(weights);
     } else if (op == OP_CONV2D_AFFINE) {
         const struct shape vector = shape_1d(l.k);
         c.n_in = AFFINE_N_IN;
@@ -185,12 +177,15 @@ static void test_the_back_end_computes_the_same_with_strips(void **state)
 {
     (void)state;
     enum { N = 64 };
-    static const enum op ops[] = {OP_CONV2D, OP_CONV2D_AFFINE, OP_CONV2D_D_SRC};
-    static const int shapes[] = {0, 1, 3, 7}; /* all of them are whole tiles */
-    skip_elsewhere();
-    for (int i = 0; i < 3 * 4; i++) {
-        const struct conv_layer layer = layer_of(shapes[i / 3], N);
-        const struct op_case c = case_of(ops[i % 3], &layer);
+    static const enum op ops[] = {OP_CONV2D, OP_CONV2D_AFFINE, OP_CONV2D_D_SRC,
+                                  OP_CONV2D_D_WEIGHTS};
+    static const int shapes[] = {0, 7, 1, 3}; /* all of them are whole tiles, two for weights too */
+    skip_without_hopper();
+    for (int i = 0; i < 4 * 4; i++) {
+        if (ops[i % 4] == OP_CONV2D_D_WEIGHTS && i / 4 >= 2)
+            continue;
+        const struct conv_layer layer = layer_of(shapes[i / 4], N);
+        const struct op_case c = case_of(ops[i % 4], &layer);
         compare_case(&c, (struct backend_tuning){.without_strips = true}, STRIPS);
     }
 }
@@ -204,7 +199,7 @@ static void test_the_back_end_computes_the_same_with_sheets(void **state)
                                                {64, 8, 8, 72, 137, 3, 1},
                                                {64, 32, 32, 30, 112, 3, 2},
                                                {65, 16, 16, 72, 200, 3, 2}};
-    skip_elsewhere();
+    skip_without_hopper();
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         const struct op_case c = case_of(OP_CONV2D_AFFINE, &layers[i]);
         compare_case(&c, (struct backend_tuning){.without_sheets = true}, SHEETS);
@@ -282,18 +277,35 @@ static void test_steps_take_strips_where_they_are_wanted(void **state)
 static void test_strips_need_no_plan(void **state)
 {
     (void)state;
-    static const enum op ops[] = {OP_CONV2D, OP_CONV2D_D_SRC};
-    for (int i = 0; i < 2; i++) {
+    static const enum op ops[] = {OP_CONV2D, OP_CONV2D_D_SRC, OP_CONV2D_D_WEIGHTS};
+    for (int i = 0; i < 3; i++) {
+        const bool is_gradient = ops[i] == OP_CONV2D_D_WEIGHTS;
         struct one_step strip;
         struct one_step thin;
         step_init(&strip, ops[i], 128, 64, true);
         step_init(&thin, ops[i], 128, 32, false);
+        assert_true(strip.step.conv->strip);
         assert_null(strip.step.conv->plan);
-        assert_int_equal(strip.step.scratch_bytes, 0);
+        assert_int_equal(strip.step.conv->grad_type == CUDA_BF16, is_gradient);
+        assert_int_equal(strip.step.scratch_bytes > 0, is_gradient);
         assert_true(strip.step.run != thin.step.run);
         step_fini(&thin);
         step_fini(&strip);
     }
+}
+
+/* Room for the gradient before it is written out, and for sums of blocks behind it. */
+static void test_gradients_of_weights_have_their_scratch(void **state)
+{
+    (void)state;
+    struct one_step s;
+    step_init(&s, OP_CONV2D_D_WEIGHTS, 128, 64, true);
+    const struct cuda_conv *conv = s.step.conv;
+    const int splits = cuda_strip_splits(&conv->shape);
+    assert_int_equal(cuda_conv_raw_bytes(conv), 64 * 9 * 64 * 2);
+    assert_int_equal(s.step.scratch_bytes,
+                     cuda_conv_raw_bytes(conv) + cuda_strip_grad_scratch(&conv->shape, splits));
+    step_fini(&s);
 }
 
 /* ---- the rule ------------------------------------------------------------------------------------------ */
@@ -306,7 +318,7 @@ static void test_what_is_served(void **state)
         struct cuda_conv_shape s = conv_layer_shape(&layer);
         assert_true(cuda_strip_serves(&s, DNN_FORWARD));
         assert_int_equal(cuda_strip_serves(&s, DNN_D_SRC), !SHAPES[i].forward_only);
-        assert_false(cuda_strip_serves(&s, DNN_D_WEIGHTS));
+        assert_int_equal(cuda_strip_serves(&s, DNN_D_WEIGHTS), s.c % 64 == 0 && s.k % 64 == 0);
         s.n = 64;
         assert_true(cuda_strip_serves(&s, DNN_FORWARD));
         s.n = 63;
@@ -371,6 +383,7 @@ int main(void)
         cmocka_unit_test(test_the_back_end_computes_the_same_with_sheets),
         cmocka_unit_test(test_steps_take_strips_where_they_are_wanted),
         cmocka_unit_test(test_strips_need_no_plan),
+        cmocka_unit_test(test_gradients_of_weights_have_their_scratch),
         cmocka_unit_test(test_what_is_served),
         cmocka_unit_test(test_what_is_not_served),
         cmocka_unit_test(test_no_kernel_is_an_error),

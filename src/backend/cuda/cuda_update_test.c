@@ -289,6 +289,21 @@ static void test_gradients_that_outlive_an_iteration_are_written_out(void **stat
     drop(&f);
 }
 
+/* They write what cuDNN would. */
+static void test_gradients_of_small_images_stay_as_they_are(void **state)
+{
+    (void)state;
+    struct fixture f;
+    make(&f);
+    struct cuda_conv *conv = &f.convs[f.grads[1]];
+    conv->plan = NULL;
+    conv->strip = true;
+    assert_ok(f.ctx, cuda_update_plan(&f.p));
+    assert_int_equal(n_raw(&f), f.n_grads);
+    assert_ptr_equal(f.p.values[gradient(&f, 1)].raw, conv);
+    drop(&f);
+}
+
 /* Own kernels for pictures and thin layers, results in f32, too large kernels. */
 static void test_gradients_of_other_kernels_are_written_out(void **state)
 {
@@ -420,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_gradients_that_the_caller_reads_are_written_out),
         cmocka_unit_test(test_gradients_in_f32_and_on_request_are_written_out),
         cmocka_unit_test(test_gradients_that_outlive_an_iteration_are_written_out),
+        cmocka_unit_test(test_gradients_of_small_images_stay_as_they_are),
         cmocka_unit_test(test_gradients_of_other_kernels_are_written_out),
         cmocka_unit_test(test_gradients_that_others_touch_are_written_out),
         cmocka_unit_test(test_the_kernel_is_told_where_gradients_are),

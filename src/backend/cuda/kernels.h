@@ -340,6 +340,17 @@ cudaError_t cuda_strip_summed(const struct cuda_conv_shape *shape, const struct 
 cudaError_t cuda_strip_d_src(const struct cuda_conv_shape *shape, void *d_src, const void *d_dst,
                              const void *weights, cudaStream_t stream);
 
+/* ---- strip_weights.cu: the gradient of weights, 3x3, in bf16, on the same GPUs --------------------------- */
+
+/* Whether there is a kernel: images have sides in fours, and channels in 64s. */
+bool cuda_strip_grad_exists(const struct cuda_conv_shape *shape);
+/* d_weights [k, 3, 3, c] in bf16, rounded once. splits: blocks, at most 256, that share the pixels of 64 x 64 channels;
+ * results do not depend on it but for the order of sums. Arrays at multiples of 16 bytes. */
+cudaError_t cuda_strip_d_weights(const struct cuda_conv_shape *shape, int splits, void *d_weights,
+                                 const void *src, const void *d_dst, void *scratch,
+                                 cudaStream_t stream);
+size_t cuda_strip_grad_scratch(const struct cuda_conv_shape *shape, int splits);
+
 /* ---- sheet.cu: 3x3 and 1x1 with results of 4x4, 8x8 or 16x16, the same otherwise, channels in sixteens ----- */
 
 /* How the work is cut up; results do not depend on it. */

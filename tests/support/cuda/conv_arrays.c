@@ -6,6 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+extern const struct backend_ops cuda_backend;
+
+void skip_without_hopper(void)
+{
+    bool runs = false;
+    struct der_ctx *ctx = test_ctx_new(1);
+    if (backend_is_usable(&cuda_backend))
+        assert_ok(ctx, cuda_strip_runs_on(ctx, 0, &runs));
+    test_ctx_free(ctx);
+    if (!runs)
+        skip();
+}
+
 enum { GUARD = 4096, FRESH = 0xff /* bytes of arrays that nobody has written; NaN */ };
 
 struct cuda_conv_shape conv_layer_shape(const struct conv_layer *l)

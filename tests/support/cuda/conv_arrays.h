@@ -7,6 +7,9 @@
 
 #include "backend/cuda/cuda.h"
 
+/* Skips a test of kernels for compute capability 9.0 alone where there is no GPU, or one of another kind. */
+void skip_without_hopper(void);
+
 enum { CONV_SCRATCH_BLOCKS = 5 };
 
 /* A convolution with padding that keeps the size where the stride is 1. */

@@ -9,6 +9,11 @@
 
 #include <cuda.h>
 
+enum {
+    WORD = 16,  /* bytes */
+    ATOM = 1024 /* bytes: what swizzles want pieces to begin at */
+};
+
 /* ---- products ------------------------------------------------------------------------------------- */
 
 /* Where a matrix lies in shared memory. Bits 0-13 the address, 16-29 the leading offset, 32-45 the stride (all three in
@@ -16,6 +21,13 @@
 __device__ inline uint64_t descriptor(unsigned low, unsigned high)
 {
     return (uint64_t)high << 32 | low;
+}
+
+/* Upper half of a descriptor of rows that are as wide as their swizzle; stride: bytes from eight of them to the next
+ * eight. */
+__host__ __device__ constexpr unsigned descriptor_high(int row, int stride)
+{
+    return (unsigned)stride / WORD | (row == 32 ? 3u : row == 64 ? 2u : 1u) << 30;
 }
 
 #define SUMS_4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
@@ -73,6 +85,24 @@ MULTIPLY_ROWS(112, 56, 56, 57, 58)
 __device__ inline void multiply_rows(float (&d)[64], uint64_t a, uint64_t b, bool more)
 {
     multiply_wide<false>(d, a, b, more);
+}
+
+/* d [64, 192] += a [64, 16] * b [16, 192]; a lies as [16, 64], b as three of [16, 64]. */
+__device__ inline void multiply_columns(float (&d)[96], uint64_t a, uint64_t b)
+{
+    asm volatile(
+        "{ .reg .pred p; setp.eq.b32 p, 0, 0; "
+        "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
+        "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
+        "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, "
+        "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, "
+        "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, "
+        "%87, %88, %89, %90, %91, %92, %93, %94, %95}, "
+        "%96, %97, p, 1, 1, 1, 1; }"
+        : SUMS_16(d, 0), SUMS_16(d, 16), SUMS_16(d, 32), SUMS_16(d, 48), SUMS_16(d, 64),
+          SUMS_16(d, 80)
+        : "l"(a), "l"(b));
 }
 
 __device__ inline void products_begin()

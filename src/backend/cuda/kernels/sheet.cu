@@ -37,12 +37,6 @@ static int whole_atoms(int bytes)
     return (bytes + ATOM - 1) / ATOM * ATOM;
 }
 
-/* Upper half of a descriptor; stride: bytes from eight rows to the next eight. */
-static unsigned high_of(int row, int stride)
-{
-    return (unsigned)stride / WORD | (row == 32 ? 3u : row == 64 ? 2u : 1u) << 30;
-}
-
 /* steps: of a piece. */
 static struct sheet_rows rows_of(const struct sheet_layout &l, int pieces, int steps, int columns,
                                  int stride)
@@ -53,8 +47,8 @@ static struct sheet_rows rows_of(const struct sheet_layout &l, int pieces, int s
     r.row = steps == 1 ? 32 : steps == 2 ? 64 : 128;
     r.picture_piece = whole_atoms(l.pitch * l.pitch * l.images_each * r.row);
     r.weights_piece = columns * r.row;
-    r.pixels_high = high_of(r.row, (l.images_each > 1 ? SIDE : l.pitch) * r.row);
-    r.weights_high = high_of(r.row, SIDE * r.row);
+    r.pixels_high = descriptor_high(r.row, (l.images_each > 1 ? SIDE : l.pitch) * r.row);
+    r.weights_high = descriptor_high(r.row, SIDE * r.row);
     for (int tap = 0; tap < l.taps; tap++) {
         const int part = l.parts == 4 ? tap / 3 % 2 * 2 + tap % 3 % 2 : 0;
         const int pixel = tap / 3 / stride * l.pitch + tap % 3 / stride;

@@ -24,9 +24,7 @@ enum {
     CHANNELS = 16,   /* of a step */
     PIECE_STEPS = 4, /* of a piece */
     PIECE_ROW = 128, /* bytes */
-    MOST_TAPS = 9,
-    WORD = 16,  /* bytes */
-    ATOM = 1024 /* bytes: what swizzles want pieces to begin at */
+    MOST_TAPS = 9
 };
 
 /* Pieces of a picture or of weights that have rows of one length. */

@@ -29,21 +29,13 @@ enum {
     PRODUCT = 128, /* columns of a product */
     GROUP = 8,     /* pixels */
     STEP = 16,     /* source channels of a product */
-    TAPS = 9,
-    WORD = 16,  /* bytes */
-    ATOM = 1024 /* bytes: what swizzles want pieces to begin at */
+    TAPS = 9
 };
 
 /* Bytes of a row of `channels`, which is as wide as its swizzle. */
 __host__ __device__ constexpr int row_bytes(int channels)
 {
     return channels == 32 ? 64 : 128;
-}
-
-/* Upper half of a descriptor of such rows; stride: bytes from eight of them to the next eight. */
-__host__ __device__ constexpr unsigned descriptor_high(int row, int stride)
-{
-    return (unsigned)stride / WORD | (row == 64 ? 2u : 1u) << 30;
 }
 
 /* FROM channels of pictures of SIZE x SIZE pixels become TO channels. */
