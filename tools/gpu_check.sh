@@ -8,7 +8,7 @@
 # Uses build/gpu.tar.xz where there is one, else build/cuda, which is built if need be (DER_BUILD names another
 # folder). Every part has a time limit of its own and the script goes on when one fails; all limits together are
 # under nine minutes. The last thing printed is a table, which is also left in build/gpu_check.md (DER_REPORT
-# names another file), and the logs lie in build/gpu_check. DER_PATIENCE=2 doubles the limits, DER_THREADS=1 has
+# names another file), and the logs lie in build/gpu_check. DER_PATIENCE=2 doubles the limits, DER_JOBS=12 runs as many tests at a time (6), DER_THREADS=1 has
 # one thread set up what 8 otherwise do.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
@@ -121,7 +121,7 @@ run_one_test() { # NAME BACKENDS
 run_tests() {
     local name
     { printf '%s cuda\n' "${suites[@]}" && printf '%s -\n' "${own_tests[@]}"; } |
-        xargs -P 6 -L 1 "$root/tools/gpu_check.sh" --one-test
+        xargs -P "${DER_JOBS:-6}" -L 1 "$root/tools/gpu_check.sh" --one-test
     local status=$?
     grep -h '^not ok' "$logs"/tests/*.log | grep -v SKIP
     for name in "${suites[@]}" "${own_tests[@]}"; do
