@@ -11,7 +11,7 @@ struct bench_options {
     const char *backend; /* "cpu" */
     const char *model;   /* a name of resnet_names() */
     double width;        /* factor on every layer; 1 is the published network */
-    bool training;       /* loss, gradients and update, or folded inference */
+    bool infers;         /* folded inference, not loss, gradients and update */
     int batch;
     int threads;
     int n_extractors;    /* compile, der: of the step */

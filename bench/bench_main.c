@@ -57,36 +57,32 @@ static enum precision precision_of(const char *name)
     return strcmp(name, "tf32") == 0 ? PRECISION_TF32 : PRECISION_F32;
 }
 
+/* What an argument without a value sets; NULL: it has a value, or there is no such one. */
+static bool *switch_of(struct bench_options *o, const char *argument)
+{
+    const struct {
+        const char *name;
+        bool *set;
+    } switches[] = {{"--infer", &o->infers},
+                    {"--masks", &o->masks},
+                    {"--weights-apart", &o->tuning.weights_apart},
+                    {"--gradients-apart", &o->tuning.gradients_apart},
+                    {"--statistics-apart", &o->tuning.statistics_apart},
+                    {"--without-strips", &o->tuning.without_strips},
+                    {"--without-sheets", &o->tuning.without_sheets}};
+    for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
+        if (strcmp(argument, switches[i].name) == 0)
+            return switches[i].set;
+    return NULL;
+}
+
 /* False when an argument is not understood. */
 static bool parse(int argc, char **argv, struct bench_options *o)
 {
     for (int i = 2; i < argc; i++) {
-        if (strcmp(argv[i], "--infer") == 0) {
-            o->training = false;
-            continue;
-        }
-        if (strcmp(argv[i], "--masks") == 0) {
-            o->masks = true;
-            continue;
-        }
-        if (strcmp(argv[i], "--weights-apart") == 0) {
-            o->tuning.weights_apart = true;
-            continue;
-        }
-        if (strcmp(argv[i], "--gradients-apart") == 0) {
-            o->tuning.gradients_apart = true;
-            continue;
-        }
-        if (strcmp(argv[i], "--statistics-apart") == 0) {
-            o->tuning.statistics_apart = true;
-            continue;
-        }
-        if (strcmp(argv[i], "--without-strips") == 0) {
-            o->tuning.without_strips = true;
-            continue;
-        }
-        if (strcmp(argv[i], "--without-sheets") == 0) {
-            o->tuning.without_sheets = true;
+        bool *set = switch_of(o, argv[i]);
+        if (set) {
+            *set = true;
             continue;
         }
         if (i + 1 == argc)
@@ -140,7 +136,6 @@ int main(int argc, char **argv)
     struct bench_options options = {.backend = "cpu",
                                     .model = "resnet18-cifar",
                                     .width = 1.0,
-                                    .training = true,
                                     .batch = 128,
                                     .threads = 1,
                                     .n_extractors = 10,

@@ -40,13 +40,13 @@ static enum der_status state_init(struct bench_state *s, struct der_ctx *ctx,
                                   const struct bench_options *o)
 {
     struct resnet_spec spec;
-    *s = (struct bench_state){.training = o->training};
+    *s = (struct bench_state){.training = !o->infers};
     TRY(resnet_spec_init(ctx, &spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE, o->width));
     TRY(backend_open(ctx, o->backend, NULL, &s->be));
-    TRY(bench_extractor(s->be, &spec, o->training, &s->extractor));
-    TRY(bench_head(s->be, resnet_feature_dim(&spec), o->training, &s->head));
+    TRY(bench_extractor(s->be, &spec, s->training, &s->extractor));
+    TRY(bench_head(s->be, resnet_feature_dim(&spec), s->training, &s->head));
     TRY(bench_data_init(&s->data, s->be, o->batch));
-    TRY(bench_compile(s->be, &spec, s->extractor, s->head, &s->data, o->batch, o->training,
+    TRY(bench_compile(s->be, &spec, s->extractor, s->head, &s->data, o->batch, s->training,
                       &s->program));
     struct sequence_item item = {.program = s->program};
     return sequence_new(s->be, &item, 1, &s->sequence);

@@ -102,13 +102,9 @@ static void test_forward(void **state)
 static void test_forward_with_bias_residual_and_relu(void **state)
 {
     (void)state;
-    static const struct conv_pass passes[] = {{.bias = true},
-                                              {.bias = true, .relu = true},
-                                              {.bias = true, .residual = true},
-                                              {.bias = true, .residual = true, .relu = true}};
     skip_without_hopper();
     for (int i = 0; i < N_LAYERS; i++)
-        assert_true(compare_tiles(&LAYERS[i], &passes[i % 4]) > 0);
+        assert_true(compare_tiles(&LAYERS[i], &CONV_EPILOGUES[i % N_CONV_EPILOGUES]) > 0);
 }
 
 /* ---- padding -------------------------------------------------------------------------------------------- */

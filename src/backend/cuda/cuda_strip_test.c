@@ -84,12 +84,8 @@ static void test_forward(void **state)
 static void test_forward_with_bias_residual_and_relu(void **state)
 {
     (void)state;
-    static const struct conv_pass passes[] = {{.bias = true},
-                                              {.bias = true, .relu = true},
-                                              {.bias = true, .residual = true},
-                                              {.bias = true, .residual = true, .relu = true}};
     skip_without_hopper();
-    compare_passes(passes, 4);
+    compare_passes(CONV_EPILOGUES, N_CONV_EPILOGUES);
 }
 
 static void test_gradient_of_data(void **state)

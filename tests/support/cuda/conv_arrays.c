@@ -111,6 +111,11 @@ void conv_arrays_fini(struct conv_arrays *a)
 
 /* ---- running ----------------------------------------------------------------------------------------- */
 
+const struct conv_pass CONV_EPILOGUES[] = {{.bias = true},
+                                           {.bias = true, .relu = true},
+                                           {.bias = true, .residual = true},
+                                           {.bias = true, .residual = true, .relu = true}};
+
 int64_t conv_arrays_count(const struct conv_arrays *a, const struct conv_pass *pass)
 {
     return pass->backwards ? a->n_src : a->n_dst;

@@ -38,6 +38,9 @@ struct conv_pass {
     bool backwards;
     bool bias, residual, relu; /* residual and relu: with a bias alone */
 };
+/* A bias, with all that may follow it. */
+enum { N_CONV_EPILOGUES = 4 };
+extern const struct conv_pass CONV_EPILOGUES[N_CONV_EPILOGUES];
 int64_t conv_arrays_count(const struct conv_arrays *a, const struct conv_pass *pass);
 /* The plain result in `expected`, float32 throughout. */
 void conv_arrays_expect(struct conv_arrays *a, const struct conv_pass *pass);
