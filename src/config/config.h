@@ -86,6 +86,7 @@ struct config {
     int hard_epoch;        /* masks are 0 or 1 from this epoch on; HARD_EPOCH_AUTO: from the first
                               drop of the rate past 55 % of the epochs */
     int64_t target_params; /* wanted size of a pruned extractor; 0: lambda_s stays as it is */
+    int64_t first_target_params; /* that of step 1; 0: the same */
 
     bool joint_last; /* joint training: at the last step only */
 };

@@ -114,6 +114,8 @@ static enum der_status read_member(struct der_ctx *ctx, const struct setting *se
                                    const cJSON *object, struct config *config)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, setting->key);
+    if (!item && setting->absent)
+        return setting_store(ctx, setting, setting->absent, config);
     if (!item)
         return ctx_fail(ctx, DER_FORMAT, "setting '%s' is missing", setting->key);
     char buffer[SETTING_TEXT_MAX];

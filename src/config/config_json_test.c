@@ -153,6 +153,29 @@ static void test_bad_members_are_refused(void **state)
         assert_refused("cifar100-b0-10", cases[i].key, cases[i].value, cases[i].words);
 }
 
+/* Runs that were made before there was such a setting can be read. */
+static void test_a_record_may_be_older_than_a_setting(void **state)
+{
+    (void)state;
+    static const char *const young[] = {"mask_inherit", "first_target_params"};
+    struct der_ctx *ctx = test_ctx_new(1);
+    struct config config = from(ctx, "cifar100-b0-10");
+    struct config read = config;
+    cJSON *object;
+    assert_ok(ctx, config_set(ctx, &config, "first_target_params", "5k"));
+    assert_true(config.mask_inherit > 0.0);
+    assert_ok(ctx, config_to_json(ctx, &config, &object));
+    for (size_t i = 0; i < sizeof young / sizeof *young; i++)
+        cJSON_DeleteItemFromObjectCaseSensitive(object, young[i]);
+    read.first_target_params = 7;
+    assert_ok(ctx, config_from_json(ctx, "run/config.json", object, &read));
+    assert_true(read.mask_inherit == 0.0);
+    assert_int_equal(read.first_target_params, 0);
+    assert_int_equal(config_differences(&config, &read, NULL, NULL), 2);
+    json_free(object);
+    test_ctx_free(ctx);
+}
+
 static void test_what_is_no_such_object_is_refused(void **state)
 {
     (void)state;
@@ -189,6 +212,7 @@ int main(void)
         cmocka_unit_test(test_awkward_values_survive_the_round_trip),
         cmocka_unit_test(test_values_have_the_types_readers_expect),
         cmocka_unit_test(test_bad_members_are_refused),
+        cmocka_unit_test(test_a_record_may_be_older_than_a_setting),
         cmocka_unit_test(test_what_is_no_such_object_is_refused),
         cmocka_unit_test(test_a_setting_that_is_there_twice_is_refused),
     };

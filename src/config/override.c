@@ -50,6 +50,9 @@ static enum der_status store(struct der_ctx *ctx, const struct preset *preset,
         preset_use_method(config, config->method);
     if (setting->scales)
         rescale(preset, setting, config);
+    if (setting->at.offset == offsetof(struct config, target_params))
+        config->first_target_params =
+            0; /* a size for every step; another for step 1 comes after it */
     return DER_OK;
 }
 
@@ -123,6 +126,8 @@ int config_differences(const struct config *a, const struct config *b, config_di
     for (int i = 0; i < n_settings; i++) {
         char of_a[SETTING_TEXT_MAX];
         char of_b[SETTING_TEXT_MAX];
+        if (setting_table[i].is_of_masks && !a->prune && !b->prune)
+            continue;
         setting_format(&setting_table[i], a, of_a);
         setting_format(&setting_table[i], b, of_b);
         if (strcmp(of_a, of_b) == 0)

@@ -22,7 +22,7 @@ NODISCARD enum der_status config_apply(struct der_ctx *ctx, struct config *confi
 /* Told of each setting that differs, with both values as text. */
 typedef void config_difference_fn(void *user, const char *key, const char *a, const char *b);
 
-/* Returns how many differ; `tell` may be NULL. */
+/* Returns how many differ; `tell` may be NULL. Without pruning those of masks do not count. */
 int config_differences(const struct config *a, const struct config *b, config_difference_fn *tell,
                        void *user);
 

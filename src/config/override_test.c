@@ -272,6 +272,39 @@ static void test_differences_are_told_with_both_values(void **state)
     test_ctx_free(ctx);
 }
 
+/* Sizes of masks are as nothing to runs that have none. */
+static void test_settings_of_masks_do_not_count_without_pruning(void **state)
+{
+    (void)state;
+    struct der_ctx *ctx = test_ctx_new(1);
+    struct config a = from(ctx, "cifar100-b50-2");
+    struct config b = a;
+    assert_ok(ctx, config_set(ctx, &b, "mask_gain", "3"));
+    assert_ok(ctx, config_set(ctx, &b, "first_target_params", "1k"));
+    assert_int_equal(config_differences(&a, &b, NULL, NULL), 2);
+    assert_ok(ctx, config_set(ctx, &b, "prune", "false"));
+    assert_int_equal(config_differences(&a, &b, NULL, NULL), 3);
+    assert_ok(ctx, config_set(ctx, &a, "prune", "false"));
+    assert_int_equal(config_differences(&a, &b, NULL, NULL), 0);
+    assert_ok(ctx, config_set(ctx, &b, "lr", "0.2"));
+    assert_true(config_differences(&a, &b, NULL, NULL) > 0);
+    test_ctx_free(ctx);
+}
+
+static void test_a_size_is_one_for_every_step_but_a_first_one_of_its_own(void **state)
+{
+    (void)state;
+    static const char *const both[] = {"first_target_params=2k", "target_params=1k"};
+    struct der_ctx *ctx = test_ctx_new(1);
+    struct config c = from(ctx, "cifar100-b50-2");
+    assert_ok(ctx, config_apply(ctx, &c, both, 2));
+    assert_int_equal(c.target_params, 1000);
+    assert_int_equal(c.first_target_params, 2000);
+    assert_ok(ctx, config_set(ctx, &c, "target_params", "3k"));
+    assert_int_equal(c.first_target_params, 0);
+    test_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +318,8 @@ int main(void)
         cmocka_unit_test(test_custom_takes_a_protocol_of_ones_own),
         cmocka_unit_test(test_a_failed_override_changes_nothing),
         cmocka_unit_test(test_differences_are_told_with_both_values),
+        cmocka_unit_test(test_settings_of_masks_do_not_count_without_pruning),
+        cmocka_unit_test(test_a_size_is_one_for_every_step_but_a_first_one_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

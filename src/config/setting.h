@@ -55,6 +55,9 @@ struct setting {
     double min, max;                 /* of numbers */
     bool is_above_min, is_below_max; /* the bound itself is not allowed */
     const char *const *choices;      /* ends with NULL */
+    bool is_of_masks;                /* without pruning nothing depends on it */
+    /* What a record that is older than the setting was made with; NULL: every record has it. */
+    const char *absent;
 };
 
 extern const struct setting setting_table[];

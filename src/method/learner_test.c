@@ -143,6 +143,25 @@ static void test_a_wanted_size_is_met(void **state)
     }
 }
 
+static void test_the_first_extractor_may_have_a_size_of_its_own(void **state)
+{
+    struct learner_data *f = *state;
+    static const char *const settings[] = {"epochs=2", "classifier_epochs=1"};
+    struct learner *learner;
+    const double full = (double)resnet_count_params(&f->options.spec);
+    assert_ok(f->ctx, config_apply(f->ctx, &f->options.config, settings, 2));
+    f->options.config.target_params = (int64_t)(full / 10);
+    f->options.config.first_target_params = (int64_t)(full / 3);
+    assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    const double first = (double)learner_parameters(learner);
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    const double second = (double)learner_parameters(learner) - first;
+    assert_true(first > 0.9 * full / 3 && first < 1.1 * full / 3);
+    assert_true(second > 0.9 * full / 10 && second < 1.1 * full / 10);
+    learner_free(learner);
+}
+
 /* Channels that the first of two extractors kept and the second gave up. Masks stay as they are drawn. */
 static int count_given_up(struct learner_data *f, const char *inherit)
 {
@@ -257,6 +276,7 @@ int main(void)
         TEST(test_without_expansion_one_extractor_goes_on),
         TEST(test_joint_training_forgets_nothing),
         TEST(test_a_wanted_size_is_met),
+        TEST(test_the_first_extractor_may_have_a_size_of_its_own),
         TEST(test_masks_lean_towards_what_was_kept),
         TEST(test_probes_read_the_representation),
         TEST(test_an_image_that_is_skipped_is_not_remembered),

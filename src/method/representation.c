@@ -101,13 +101,21 @@ static enum der_status cut(struct representation *r)
     return DER_OK;
 }
 
+/* 0: any size will do. */
+static int64_t wanted_params(const struct learner *learner)
+{
+    const struct config *config = &learner->options.config;
+    return learner->step == 0 && config->first_target_params > 0 ? config->first_target_params
+                                                                 : config->target_params;
+}
+
 /* From here on the masks are what they are. */
 static enum der_status harden(struct representation *r)
 {
     struct param_set *masks = r->objective.masks;
     const struct config *config = &r->learner->options.config;
-    if (config->target_params > 0)
-        TRY(masks_fit(masks, &r->learner->options.spec, config->target_params));
+    if (wanted_params(r->learner) > 0)
+        TRY(masks_fit(masks, &r->learner->options.spec, wanted_params(r->learner)));
     if (config->mask_choice == MASK_CHOICE_RANDOM)
         TRY(masks_shuffle(masks, config->seed, stream_of(r, STREAM_MASKS)));
     return cut(r);
@@ -267,7 +275,7 @@ static enum der_status open_stage(struct representation *r)
     const struct config *config = &learner->options.config;
     r->schedule = *learner_schedule(learner);
     r->hard_epoch = config_hard_epoch(config, &r->schedule);
-    r->pressure = pressure_new(config->lambda_s, config->target_params);
+    r->pressure = pressure_new(config->lambda_s, wanted_params(learner));
     r->objective.config = config;
     r->objective.n_old = learner->n_classes;
     open_desks(r, &learner->options.spec);
