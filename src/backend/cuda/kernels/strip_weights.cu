@@ -249,7 +249,7 @@ __device__ static struct grad_block block_of(const struct grad_args &a, const CU
 
 template <class P>
 __global__ void __launch_bounds__(THREADS, 1)
-    grad_kernel(const struct grad_args a, const __grid_constant__ CUtensorMap src,
+    strip_weights_kernel(const struct grad_args a, const __grid_constant__ CUtensorMap src,
                 const __grid_constant__ CUtensorMap d_dst)
 {
     extern __shared__ __align__(1024) char room[];
@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 enum { ADD_QUADS = 32, ADD_SLICES = 8 };
 
 /* Slices of a block add up every so manyth partial sum. */
-__global__ void grad_add_kernel(const struct grad_args a, int n)
+__global__ void strip_weights_add_kernel(const struct grad_args a, int n)
 {
     __shared__ float4 sums[ADD_SLICES][ADD_QUADS];
     const int i = (int)(blockIdx.x * ADD_QUADS + threadIdx.x);
@@ -292,7 +292,7 @@ static cudaError_t add_splits(const struct grad_args &a, int n, cudaStream_t str
 {
     const unsigned blocks = (unsigned)(a.tiles * QUADS * ADDERS / ADD_QUADS);
     const unsigned slices = (unsigned)(n < ADD_SLICES ? n : ADD_SLICES);
-    grad_add_kernel<<<blocks, dim3(ADD_QUADS, slices), 0, stream>>>(a, n);
+    strip_weights_add_kernel<<<blocks, dim3(ADD_QUADS, slices), 0, stream>>>(a, n);
     return cudaGetLastError();
 }
 
@@ -310,7 +310,7 @@ struct grad_case {
 
 template <class P> static constexpr struct grad_case case_of()
 {
-    return {P::COLUMNS, P::ROWS, P::IMAGES, P::MIXED, grad_kernel<P>, P::SHARED};
+    return {P::COLUMNS, P::ROWS, P::IMAGES, P::MIXED, strip_weights_kernel<P>, P::SHARED};
 }
 
 /* The first that fits is the fastest. */
