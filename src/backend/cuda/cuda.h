@@ -13,7 +13,10 @@
 #include "backend/cuda/cudnn_graph.h"
 #include "graph/backend.h"
 
-enum { CUDA_THIN_MOST = 80 }; /* channels: up to here own kernels want sixteens, not tiles */
+enum {
+    CUDA_FEW_IMAGES = 64, /* of a batch: fewer do not fill a GPU whose blocks have a picture each */
+    CUDA_THIN_MOST = 80   /* channels: up to here own kernels want sixteens, not tiles */
+};
 
 enum { CUDA_SIDE_STREAMS = 12 }; /* for programs that may run side by side */
 
@@ -82,16 +85,22 @@ struct cuda_derived {
     size_t bias_offset;          /* folded */
 };
 
+/* Who computes a convolution, or a gradient of one. */
+enum cuda_conv_way {
+    CONV_BY_CUDNN, /* or by conv.cu where it has no engine */
+    CONV_BY_STEM,  /* stem.cu: from the caller's picture */
+    CONV_BY_STRIP, /* strip.cu and strip_weights.cu */
+    CONV_BY_SHEET, /* sheet.cu */
+    CONV_BY_THIN   /* thin.cu and thin_weights.cu */
+};
+
 /* A convolution and everything round it. The step's scratch holds the gradient of weights as
  * [k, r, s, c], before it is written out (unless it stays raw), and cuDNN's workspace. */
 struct cuda_conv {
     struct cuda_conv_shape shape;
-    const struct dnn_plan *plan;  /* NULL: own kernels */
-    bool fused;                   /* CONV2D_AFFINE: the plan does all of it */
-    bool stem;                    /* the kernel for pictures does it */
-    bool thin;                    /* those for thin layers do */
-    bool strip;                   /* those of strip.cu and strip_weights.cu do */
-    bool sheet;                   /* those of sheet.cu do */
+    const struct dnn_plan *plan; /* NULL: own kernels */
+    bool fused;                  /* CONV2D_AFFINE: the plan does all of it */
+    enum cuda_conv_way way;
     int derived;                  /* index; -1 for CONV2D_D_WEIGHTS */
     enum cuda_type grad_type;     /* CONV2D_D_WEIGHTS: of the gradient as it is computed */
     const struct cuda_step *norm; /* batch norm in whose scratch it leaves partial sums; or NULL */
@@ -101,9 +110,11 @@ struct cuda_gemm; /* cuda_gemm.c */
 struct cuda_program;
 struct cuda_step;
 
+typedef enum der_status cuda_step_run(struct cuda_program *p, const struct cuda_step *step,
+                                      cudaStream_t stream);
+
 struct cuda_step {
-    enum der_status (*run)(struct cuda_program *p, const struct cuda_step *step,
-                           cudaStream_t stream);
+    cuda_step_run *run;
     struct node node;       /* operand lists in the program's arena */
     struct cuda_conv *conv; /* convolutions; in the arena */
     struct cuda_gemm *gemm; /* matrix products; in the arena */

@@ -65,30 +65,18 @@ static enum dnn_pass pass_of(enum op op)
                                        : DNN_FORWARD;
 }
 
-static bool is_strip(const struct cuda_program *p, const struct node *node)
+static enum cuda_conv_way way_of(const struct cuda_program *p, const struct node *node)
 {
-    if (!cuda_of(p)->strips || !cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node))
-        return false;
+    const struct cuda_backend *cuda = cuda_of(p);
     const struct cuda_conv_shape shape = shape_of(p, node);
-    return cuda_strip_serves(&shape, pass_of(node->op));
-}
-
-static bool is_sheet(const struct cuda_program *p, const struct node *node)
-{
-    if (!cuda_of(p)->sheets || !cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node) ||
-        is_strip(p, node))
-        return false;
-    const struct cuda_conv_shape shape = shape_of(p, node);
-    return cuda_sheet_serves(&shape, pass_of(node->op));
-}
-
-static bool is_thin(const struct cuda_program *p, const struct node *node)
-{
-    if (p->type != CUDA_BF16 || !cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node) ||
-        is_strip(p, node) || is_sheet(p, node))
-        return false;
-    const struct cuda_conv_shape shape = shape_of(p, node);
-    return cuda_thin_serves(&shape, pass_of(node->op));
+    const enum dnn_pass pass = pass_of(node->op);
+    if (cuda_conv_reads_outside(p, node))
+        return CONV_BY_STEM;
+    if (cuda->strips && cuda_strip_serves(&shape, pass))
+        return CONV_BY_STRIP;
+    if (cuda->sheets && cuda_sheet_serves(&shape, pass))
+        return CONV_BY_SHEET;
+    return cuda_thin_serves(&shape, pass) ? CONV_BY_THIN : CONV_BY_CUDNN;
 }
 
 static struct cuda_stem stem_of(const struct cuda_program *p, const struct cuda_step *step)
@@ -238,7 +226,7 @@ static enum der_status compute_d_weights(struct cuda_program *p, const struct cu
         const struct dnn_pointers pointers = {.image = src, .weights = d_weights, .result = d_dst};
         return run_plan(p, step, pointers, room, stream);
     }
-    if (conv->strip)
+    if (conv->way == CONV_BY_STRIP)
         return cuda_check(ctx,
                           cuda_strip_d_weights(&conv->shape, cuda_strip_splits(&conv->shape),
                                                d_weights, src, d_dst, step_scratch(p, step) + room,
@@ -372,8 +360,7 @@ enum { WHOLE_TILE = 32 }; /* channels */
 static bool first_request(const struct cuda_program *p, const struct node *node,
                           struct dnn_conv *out)
 {
-    if (!cuda_is_conv(node->op) || cuda_conv_reads_outside(p, node) || is_thin(p, node) ||
-        is_strip(p, node) || is_sheet(p, node))
+    if (!cuda_is_conv(node->op) || way_of(p, node) != CONV_BY_CUDNN)
         return false;
     struct dnn_conv conv = {.shape = shape_of(p, node),
                             .tensor_cores = p->precision != PRECISION_F32,
@@ -433,32 +420,33 @@ enum der_status cuda_conv_prefetch(struct cuda_program *p, const struct graph *g
     return DER_OK;
 }
 
-/* Kernels for pictures, for thin layers, for small images, for all else. */
 static void choose_run(struct cuda_step *step)
 {
-    const struct cuda_conv *conv = step->conv;
+    static cuda_step_run *const forwards[] = {[CONV_BY_CUDNN] = run_forward,
+                                              [CONV_BY_STEM] = run_stem,
+                                              [CONV_BY_STRIP] = run_strip,
+                                              [CONV_BY_SHEET] = run_sheet,
+                                              [CONV_BY_THIN] = run_thin};
+    static cuda_step_run *const d_src[] = {[CONV_BY_CUDNN] = run_d_src,
+                                           [CONV_BY_STRIP] = run_strip_d_src,
+                                           [CONV_BY_THIN] = run_thin_d_src};
+    static cuda_step_run *const d_weights[] = {[CONV_BY_CUDNN] = run_d_weights,
+                                               [CONV_BY_STEM] = run_stem_d_weights,
+                                               [CONV_BY_STRIP] = run_d_weights,
+                                               [CONV_BY_THIN] = run_thin_d_weights};
+    const enum cuda_conv_way way = step->conv->way;
     switch (step->node.op) {
     case OP_CONV2D_D_SRC:
-        step->run = conv->thin ? run_thin_d_src : conv->strip ? run_strip_d_src : run_d_src;
+        step->run = d_src[way];
         break;
     case OP_CONV2D_D_WEIGHTS:
-        step->run = conv->stem   ? run_stem_d_weights
-                    : conv->thin ? run_thin_d_weights
-                                 : run_d_weights;
+        step->run = d_weights[way];
         break;
     case OP_CONV2D_AFFINE:
-        step->run = conv->stem    ? run_stem
-                    : conv->thin  ? run_thin
-                    : conv->strip ? run_strip
-                    : conv->sheet ? run_sheet
-                                  : run_affine;
+        step->run = way == CONV_BY_CUDNN ? run_affine : forwards[way];
         break;
     default:
-        step->run = conv->stem    ? run_stem
-                    : conv->thin  ? run_thin
-                    : conv->strip ? run_strip
-                    : conv->sheet ? run_sheet
-                                  : run_forward;
+        step->run = forwards[way];
     }
 }
 
@@ -466,16 +454,16 @@ static void choose_run(struct cuda_step *step)
 static size_t gradient_bytes(const struct cuda_program *p, const struct cuda_step *step)
 {
     const struct cuda_conv *conv = step->conv;
-    if (conv->stem) {
+    if (conv->way == CONV_BY_STEM) {
         const struct cuda_stem stem = stem_of(p, step);
         return cuda_stem_scratch(&stem);
     }
-    if (conv->thin) {
+    if (conv->way == CONV_BY_THIN) {
         const struct cuda_thin_grad_tile tile =
             cuda_thin_grad_tile_of(&conv->shape, cuda_of(p)->shared);
         return cuda_thin_scratch(&conv->shape, &tile);
     }
-    const int splits = conv->strip ? cuda_strip_splits(&conv->shape) : 0;
+    const int splits = conv->way == CONV_BY_STRIP ? cuda_strip_splits(&conv->shape) : 0;
     return cuda_conv_raw_bytes(conv) + cuda_strip_grad_scratch(&conv->shape, splits);
 }
 
@@ -487,11 +475,9 @@ enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
     struct cuda_conv *conv = step->conv;
     conv->shape = shape_of(p, &step->node);
     conv->derived = -1;
-    conv->stem = cuda_conv_reads_outside(p, &step->node);
-    conv->thin = is_thin(p, &step->node);
-    conv->strip = is_strip(p, &step->node);
-    conv->sheet = is_sheet(p, &step->node);
-    conv->grad_type = conv->strip && step->node.op == OP_CONV2D_D_WEIGHTS ? CUDA_BF16 : CUDA_F32;
+    conv->way = way_of(p, &step->node);
+    conv->grad_type =
+        conv->way == CONV_BY_STRIP && step->node.op == OP_CONV2D_D_WEIGHTS ? CUDA_BF16 : CUDA_F32;
     choose_run(step);
     if (step->node.op != OP_CONV2D_D_WEIGHTS)
         TRY(cuda_derived_find(p, step, &conv->derived));
@@ -505,7 +491,8 @@ enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
 void cuda_conv_stay_raw(struct cuda_program *p, struct cuda_step *step)
 {
     struct cuda_value *d_weights = step_out(p, step, 0);
-    assert((step->conv->plan || step->conv->strip) && step->conv->grad_type == CUDA_BF16);
+    assert((step->conv->plan || step->conv->way == CONV_BY_STRIP) &&
+           step->conv->grad_type == CUDA_BF16);
     /* Its memory is the program's, even if the caller has bound some. */
     d_weights->kind = VALUE_TEMP;
     d_weights->raw = step->conv;

@@ -6,7 +6,6 @@
 #include "backend/cuda/cuda.h"
 
 enum {
-    FEW_IMAGES = 64, /* as in cuda_strip.c */
     UNIT = 16,       /* channels */
     WIDE = 64,       /* cuDNN's tiles */
     ALL = 227 << 10, /* bytes of shared memory: one block to a multiprocessor */
@@ -83,6 +82,6 @@ static bool is_cudnn_better(const struct cuda_conv_shape *s)
 bool cuda_sheet_serves(const struct cuda_conv_shape *s, enum dnn_pass pass)
 {
     const struct cuda_sheet_tile tile = cuda_sheet_tile_of(s);
-    return pass == DNN_FORWARD && s->n >= FEW_IMAGES && !cuda_sheet_leaves_to_thin(s) &&
+    return pass == DNN_FORWARD && s->n >= CUDA_FEW_IMAGES && !cuda_sheet_leaves_to_thin(s) &&
            !is_cudnn_better(s) && cuda_sheet_shared(s, &tile) > 0;
 }

@@ -10,7 +10,7 @@ enum { MOST_PARTS = 256 };
 
 static bool can_sum(const struct cuda_step *step)
 {
-    return step->node.op == OP_CONV2D && step->conv->strip && !step->conv->norm &&
+    return step->node.op == OP_CONV2D && step->conv->way == CONV_BY_STRIP && !step->conv->norm &&
            step->conv->shape.n <= MOST_PARTS && cuda_strip_sums(&step->conv->shape);
 }
 

@@ -7,11 +7,11 @@
  */
 #include "backend/cuda/cuda.h"
 
-enum { FEW_IMAGES = 64, LARGE_IMAGE = 32 * 32 };
+enum { LARGE_IMAGE = 32 * 32 };
 
 bool cuda_strip_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass)
 {
-    if (shape->n < FEW_IMAGES)
+    if (shape->n < CUDA_FEW_IMAGES)
         return false;
     if (pass == DNN_D_WEIGHTS)
         return cuda_strip_grad_exists(shape) && shape->h * shape->w <= LARGE_IMAGE;

@@ -130,10 +130,7 @@ static struct op_case case_of(enum op op, const struct conv_layer *layer)
     return c;
 }
 
-/* Which of them run it. */
-enum kernels { OTHERS, STRIPS, SHEETS };
-
-static void run_case(const struct op_case *c, struct backend_tuning tuning, enum kernels kernels,
+static void run_case(const struct op_case *c, struct backend_tuning tuning, enum cuda_conv_way way,
                      struct op_data *data)
 {
     struct der_ctx *ctx = test_ctx_new(1);
@@ -143,8 +140,9 @@ static void run_case(const struct op_case *c, struct backend_tuning tuning, enum
     assert_ok(ctx, backend_open(ctx, cuda_backend.name, &options, &be));
     op_runner_init(&runner, be, c);
     const struct cuda_program *p = (const struct cuda_program *)runner.program;
-    assert_int_equal(p->steps[0].conv->strip, kernels == STRIPS);
-    assert_int_equal(p->steps[0].conv->sheet, kernels == SHEETS);
+    const enum cuda_conv_way met = p->steps[0].conv->way;
+    assert_int_equal(met == CONV_BY_THIN ? CONV_BY_CUDNN : met,
+                     way); /* either computes what is expected */
     op_runner_run(&runner, data);
     op_runner_fini(&runner);
     backend_close(be);
@@ -154,15 +152,15 @@ static void run_case(const struct op_case *c, struct backend_tuning tuning, enum
 /* Either result is rounded to eight bits, and so is, without strips, perhaps the sum before the bias: relative 2^-9,
  * squared 4e-6, up to three times. */
 static void compare_case(const struct op_case *c, struct backend_tuning without,
-                         enum kernels kernels)
+                         enum cuda_conv_way way)
 {
     struct op_data expected;
     struct op_data actual;
     char text[OPCASE_TEXT_MAX];
     op_data_init(&expected, c);
     op_data_copy(&actual, &expected, c);
-    run_case(c, without, OTHERS, &expected);
-    run_case(c, (struct backend_tuning){0}, kernels, &actual);
+    run_case(c, without, CONV_BY_CUDNN, &expected);
+    run_case(c, (struct backend_tuning){0}, way, &actual);
     assert_tensor_close(actual.out[0], expected.out[0], shape_count(c->out[0].shape), 1.2e-5,
                         op_case_text(c, text));
     op_data_fini(&expected);
@@ -182,7 +180,7 @@ static void test_the_back_end_computes_the_same_with_strips(void **state)
             continue;
         const struct conv_layer layer = layer_of(shapes[i / 4], N);
         const struct op_case c = case_of(ops[i % 4], &layer);
-        compare_case(&c, (struct backend_tuning){.without_strips = true}, STRIPS);
+        compare_case(&c, (struct backend_tuning){.without_strips = true}, CONV_BY_STRIP);
     }
 }
 
@@ -198,7 +196,7 @@ static void test_the_back_end_computes_the_same_with_sheets(void **state)
     skip_without_hopper();
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         const struct op_case c = case_of(OP_CONV2D_AFFINE, &layers[i]);
-        compare_case(&c, (struct backend_tuning){.without_sheets = true}, SHEETS);
+        compare_case(&c, (struct backend_tuning){.without_sheets = true}, CONV_BY_SHEET);
     }
 }
 
@@ -254,16 +252,17 @@ static void test_steps_take_strips_where_they_are_wanted(void **state)
     static const struct {
         enum op op;
         int64_t n;
-        bool strips, is_strip;
-    } cases[] = {{OP_CONV2D, 128, true, true},           {OP_CONV2D, 128, false, false},
-                 {OP_CONV2D, 32, true, false},           {OP_CONV2D_D_SRC, 128, true, true},
-                 {OP_CONV2D_D_SRC, 128, false, false},   {OP_CONV2D_D_SRC, 32, true, false},
-                 {OP_CONV2D_D_WEIGHTS, 128, true, false}};
+        bool strips;
+        enum cuda_conv_way way;
+    } cases[] = {
+        {OP_CONV2D, 128, true, CONV_BY_STRIP},         {OP_CONV2D, 128, false, CONV_BY_THIN},
+        {OP_CONV2D, 32, true, CONV_BY_THIN},           {OP_CONV2D_D_SRC, 128, true, CONV_BY_STRIP},
+        {OP_CONV2D_D_SRC, 128, false, CONV_BY_THIN},   {OP_CONV2D_D_SRC, 32, true, CONV_BY_THIN},
+        {OP_CONV2D_D_WEIGHTS, 128, true, CONV_BY_THIN}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct one_step s;
         step_init(&s, cases[i].op, cases[i].n, 32, cases[i].strips);
-        assert_int_equal(s.step.conv->strip, cases[i].is_strip);
-        assert_int_equal(s.step.conv->thin, !cases[i].is_strip);
+        assert_int_equal(s.step.conv->way, cases[i].way);
         assert_null(s.step.conv->plan);
         step_fini(&s);
     }
@@ -280,7 +279,7 @@ static void test_strips_need_no_plan(void **state)
         struct one_step thin;
         step_init(&strip, ops[i], 128, 64, true);
         step_init(&thin, ops[i], 128, 32, false);
-        assert_true(strip.step.conv->strip);
+        assert_int_equal(strip.step.conv->way, CONV_BY_STRIP);
         assert_null(strip.step.conv->plan);
         assert_int_equal(strip.step.conv->grad_type == CUDA_BF16, is_gradient);
         assert_int_equal(strip.step.scratch_bytes > 0, is_gradient);

@@ -87,8 +87,8 @@ static bool is_spent(const struct cuda_program *p, int value, int writer)
 static bool can_stay_raw(const struct cuda_program *p, int step)
 {
     const struct cuda_conv *conv = p->steps[step].conv;
-    if (p->steps[step].node.op != OP_CONV2D_D_WEIGHTS || !(conv->plan || conv->strip) ||
-        conv->grad_type != CUDA_BF16)
+    if (p->steps[step].node.op != OP_CONV2D_D_WEIGHTS ||
+        !(conv->plan || conv->way == CONV_BY_STRIP) || conv->grad_type != CUDA_BF16)
         return false;
     const int id = p->steps[step].node.out[0];
     const struct cuda_value *value = &p->values[id];

@@ -297,7 +297,7 @@ static void test_gradients_of_small_images_stay_as_they_are(void **state)
     make(&f);
     struct cuda_conv *conv = &f.convs[f.grads[1]];
     conv->plan = NULL;
-    conv->strip = true;
+    conv->way = CONV_BY_STRIP;
     assert_ok(f.ctx, cuda_update_plan(&f.p));
     assert_int_equal(n_raw(&f), f.n_grads);
     assert_ptr_equal(f.p.values[gradient(&f, 1)].raw, conv);
