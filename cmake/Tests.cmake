@@ -5,6 +5,7 @@
 # "/* labels: slow tsan */" ("# labels: slow" in a script):
 #   slow  only in `make test-slow`     tsan  also run under the thread sanitizer
 #   long  trains networks: left out where everything takes many times as long (asan)
+#   first takes long: begun before the others, so that no core waits for it in the end
 find_path(CMOCKA_INCLUDE_DIR cmocka.h REQUIRED)
 find_library(CMOCKA_LIBRARY cmocka REQUIRED)
 
@@ -35,10 +36,10 @@ function(der_group file out)
     set(${out} ${folder} PARENT_SCOPE)
 endfunction()
 
-# der_register(NAME FILE COMMAND...): every test runs through tools/run_test.sh, which counts
-# its cases and leaves the count where tools/test.sh adds them up.
-function(der_register name file)
-    der_group(${file} labels)
+# der_register(NAME FILE GROUP COMMAND...): every test runs through tools/run_test.sh, which counts
+# its cases and leaves the count where tools/test.sh adds them up, in the folder of the group.
+function(der_register name file group)
+    set(labels ${group})
     file(STRINGS ${file} extra REGEX "^(/\\*|#) labels: ")
     if(extra)
         string(REGEX REPLACE "^(/\\*|#) labels: *| *\\*/" "" extra "${extra}")
@@ -48,9 +49,12 @@ function(der_register name file)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
     add_test(NAME ${name} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
              COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/run_test.sh
-                     ${CMAKE_CURRENT_BINARY_DIR}/results/${name} ${ARGN})
+                     ${CMAKE_CURRENT_BINARY_DIR}/results/${group}/${name} ${ARGN})
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 600
                          ENVIRONMENT "OMP_WAIT_POLICY=passive")
+    if("first" IN_LIST labels)
+        set_tests_properties(${name} PROPERTIES COST 100)
+    endif()
 endfunction()
 
 file(GLOB_RECURSE test_sources CONFIGURE_DEPENDS src/*_test.c tests/*_test.c)
@@ -74,7 +78,8 @@ foreach(file IN LISTS test_sources)
     if(file MATCHES "/src/backend/cuda/")
         target_link_libraries(${name} PRIVATE der_test_cuda)
     endif()
-    der_register(${name} ${file} $<TARGET_FILE:${name}>)
+    der_group(${file} group)
+    der_register(${name} ${file} ${group} $<TARGET_FILE:${name}>)
 endforeach()
 
 # The group cuda: the suites of cuda_suites.txt, which every back end must pass, once more on the GPU. Skipped
@@ -84,7 +89,7 @@ if(cuda_built AND NOT DER_FUZZ)
     foreach(name IN LISTS cuda_suites)
         set(file ${test_sources})
         list(FILTER file INCLUDE REGEX "/${name}\\.c$")
-        der_register(cuda_${name} ${file} $<TARGET_FILE:${name}>)
+        der_register(cuda_${name} ${file} cuda $<TARGET_FILE:${name}>)
         set_tests_properties(cuda_${name} PROPERTIES LABELS cuda)
         set_property(TEST cuda_${name} APPEND PROPERTY ENVIRONMENT "DER_TEST_BACKENDS=cuda")
     endforeach()
@@ -94,7 +99,8 @@ endif()
 file(GLOB test_scripts CONFIGURE_DEPENDS tests/*/t[0-9]*.sh)
 foreach(file IN LISTS test_scripts)
     get_filename_component(name ${file} NAME_WE)
-    der_register(${name} ${file} bash ${file})
+    der_group(${file} group)
+    der_register(${name} ${file} ${group} bash ${file})
     set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT
                  "DER=$<TARGET_FILE:der_cli>" "LIBDER=$<TARGET_FILE:der>")
 endforeach()
@@ -114,6 +120,7 @@ foreach(file IN LISTS fuzz_sources)
         target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     else()
         target_sources(${name} PRIVATE tests/fuzz/replay_main.c)
-        der_register(${name} ${file} $<TARGET_FILE:${name}> ${corpus})
+        der_group(${file} group)
+        der_register(${name} ${file} ${group} $<TARGET_FILE:${name}> ${corpus})
     endif()
 endforeach()

@@ -2,20 +2,22 @@
 # run_test.sh RESULT COMMAND...: runs one test program and counts its cases.
 #
 # The program speaks TAP (cmocka does on request, scripts by tests/support/test-lib.sh). The count
-# "passed failed skipped" goes to RESULT.count, the output to RESULT.log. A program that dies, or
+# "passed failed skipped", and the seconds it took, goes to RESULT.count, the output to RESULT.log. A program that dies, or
 # that announces more cases than it reports, has failed, whatever it printed before.
 set -u
 result=$1
 shift
 mkdir -p "$(dirname "$result")"
 # Should this script be killed, by ctest's time limit for one, this count remains.
-echo "0 1 0" >"$result.count"
+echo "0 1 0 0" >"$result.count"
 
 export CMOCKA_MESSAGE_OUTPUT=TAP
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0:allocator_may_return_null=1}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
+start=$(date +%s.%N)
 "$@" >"$result.log" 2>&1 </dev/null
 status=$?
+seconds=$(echo "$(date +%s.%N) $start" | awk '{ printf "%.1f", $1 - $2 }')
 
 count=$(awk -v status="$status" '
     /^1\.\.[0-9]+/                { split($0, plan, /\.\./); want += plan[2] + 0; next }
@@ -30,7 +32,7 @@ count=$(awk -v status="$status" '
             failed++
         print passed + 0, failed + 0, skipped + 0
     }' "$result.log")
-echo "$count" >"$result.count"
+echo "$count $seconds" >"$result.count"
 
 read -r _ failed _ <<<"$count"
 if [ "$failed" -gt 0 ] || [ "$status" -ne 0 ]; then

@@ -19,8 +19,12 @@ now() {
     date +%s.%N
 }
 
+row() { # NAME RESULT SECONDS
+    printf '  %-22s %-36s %7.1f s\n' "$1" "$2" "$3"
+}
+
 line() { # NAME RESULT SINCE
-    printf '  %-22s %-36s %7.1f s\n' "$1" "$2" "$(echo "$(now) $3" | awk '{ print $1 - $2 }')"
+    row "$1" "$2" "$(echo "$(now) $3" | awk '{ print $1 - $2 }')"
 }
 
 finish() {
@@ -74,31 +78,35 @@ build_dir() { # PRESET
     if [ "$1" = release ]; then echo build; else echo "build/$1"; fi
 }
 
-# run_group PRESET GROUP CTEST-ARGUMENTS...: the tests of one label, their cases counted.
-run_group() {
-    local dir group=$2 log since passed failed skipped status
+# run_tests PRESET GROUPS CTEST-ARGUMENTS...: the tests of groups, which are names with | between, all in one go, so that
+# no core waits for the last test of a group. Cases are counted, and seconds of tests added up, by group.
+run_tests() {
+    local dir groups=$2 log=$logs/$1-tests.log since group passed failed skipped seconds status met=0
     dir=$(build_dir "$1")
-    log=$logs/$1-$group.log
+    echo "tests, $1:"
     since=$(now)
     shift 2
     rm -rf "$dir/results"
-    "${launcher[@]}" ctest --test-dir "$dir" -L "^$group\$" "$@" --output-on-failure -j "$jobs" \
+    "${launcher[@]}" ctest --test-dir "$dir" -L "^($groups)\$" "$@" --output-on-failure -j "$jobs" \
         >"$log" 2>&1
     status=$?
-    read -r passed failed skipped < <(cat "$dir"/results/*.count 2>/dev/null |
-        awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')
+    for group in "$dir"/results/*/; do
+        [ -d "$group" ] || continue
+        read -r passed failed skipped seconds < <(cat "$group"*.count 2>/dev/null |
+            awk '{ p += $1; f += $2; s += $3; t += $4 } END { print p + 0, f + 0, s + 0, t + 0 }')
+        n_passed=$((n_passed + passed))
+        n_failed=$((n_failed + failed))
+        n_skipped=$((n_skipped + skipped))
+        met=$((met + failed))
+        row "$(basename "$group")" "$passed passed, $failed failed, $skipped skipped" "$seconds"
+    done
     # ctest failed although every count is fine: a program is missing.
-    if [ "$status" -ne 0 ] && [ "$failed" -eq 0 ]; then
-        failed=1
+    if [ "$status" -ne 0 ] && [ "$met" -eq 0 ]; then
+        met=1
+        n_failed=$((n_failed + 1))
     fi
-    if [ $((passed + failed + skipped)) -eq 0 ]; then
-        return
-    fi
-    n_passed=$((n_passed + passed))
-    n_failed=$((n_failed + failed))
-    n_skipped=$((n_skipped + skipped))
-    line "$group" "$passed passed, $failed failed, $skipped skipped" "$since"
-    if [ "$failed" -gt 0 ]; then
+    line "all of them" "$jobs at a time" "$since"
+    if [ "$met" -gt 0 ]; then
         cat "$log"
     fi
 }
@@ -108,21 +116,25 @@ run_group() {
 # it, and so is what is installed, with a second look at its memory, as at the program and at what it says and fetches.
 # Another oneDNN is for those who compute with it.
 run_groups() {
-    local preset=$1 group
+    local preset=$1 group groups=none
     shift
-    echo "tests, $preset:"
     for group in $(ctest --test-dir "$(build_dir "$preset")" --print-labels | sed -n 's/^  //p'); do
         case $group in
-        slow | long | tsan) continue ;;
+        slow | long | tsan | first) continue ;;
         tools) [ "$preset" = dev ] || continue ;;
         e2e | docs) [ "$preset" = release ] || continue ;;
         install | cli | fetch | report) [[ $preset =~ ^(release|asan)$ ]] || continue ;;
         backend-cpu | engine | golden | grad | method | model | parity | predict | train) ;;
         *) [ "$preset" != dnnl3 ] || continue ;;
         esac
-        run_group "$preset" "$group" "$@"
+        groups+="|$group"
     done
+    run_tests "$preset" "$groups" "$@"
 }
+
+# What is downloaded for some tests comes while the builds compute.
+exchange=(tools/fetch_exchange.sh build/deps/exchange)
+dnnl3=(tools/fetch_dnnl3.sh build/deps/dnnl3)
 
 fetch() { # NAME COMMAND...: what is downloaded for some tests, which is a must for CI
     local name=$1 log=$logs/fetch-${1// /-}.log
@@ -136,7 +148,7 @@ fetch() { # NAME COMMAND...: what is downloaded for some tests, which is a must 
 }
 
 test_dnnl3() {
-    fetch "oneDNN 3.x" tools/fetch_dnnl3.sh build/deps/dnnl3 || return
+    fetch "oneDNN 3.x" "${dnnl3[@]}" || return
     build dnnl3 && run_groups dnnl3 -LE '^(slow|long)$'
 }
 
@@ -146,8 +158,7 @@ test_tsan() {
         launcher=(setarch -R)
     fi
     build tsan || return
-    echo "tests, tsan:"
-    OMP_NUM_THREADS=1 run_group tsan tsan -LE '^slow$'
+    OMP_NUM_THREADS=1 run_tests tsan tsan -LE '^slow$'
     launcher=()
 }
 
@@ -164,6 +175,7 @@ if [ "${1:-}" = --slow ]; then
     finish
 fi
 
+("${exchange[@]}"; "${dnnl3[@]}") >"$logs/fetch-ahead.log" 2>&1 &
 echo "builds:"
 build dev
 dev_built=$?
@@ -193,7 +205,8 @@ step format tools/check_format.sh
 step symbols tools/check_symbols.sh
 step abi tools/check_abi.sh
 
-fetch "exchange formats" tools/fetch_exchange.sh build/deps/exchange # or their tests are skipped one by one
+wait # for what is downloaded
+fetch "exchange formats" "${exchange[@]}" # or their tests are skipped one by one
 
 [ "$dev_built" -eq 0 ] && run_groups dev -LE '^(slow|long)$'
 [ "$release_built" -eq 0 ] && run_groups release -LE '^slow$'

@@ -2,6 +2,7 @@
  * A run that was begun on one device goes on on another: from any of its epochs, with the next losses that it
  * would have had, a warning, and a record of where it went. And how often there is something to go on from.
  */
+/* labels: first */
 #include "experiment/experiment.h"
 
 #include "config/override.h"

@@ -2,6 +2,7 @@
  * A model with its companions: whatever system call of a save fails, and whenever the process is killed, one model
  * loads with the companions that belong to it. Companions that are missing or of another model are named.
  */
+/* labels: first */
 #include "learn/pupil_files.h"
 
 #include "data/collection.h"

@@ -1,6 +1,7 @@
 /*
  * A step that is continued from any of its epochs ends with the same bits as one that was never interrupted.
  */
+/* labels: first */
 #include "method/masks.h"
 #include "store/exemplar_file.h"
 #include "config/override.h"

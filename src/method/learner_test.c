@@ -1,7 +1,7 @@
 /*
  * DER on the procedural set, end to end: it grows, prunes, remembers.
  */
-/* labels: long */
+/* labels: first long */
 #include "config/override.h"
 #include "config/preset.h"
 #include "method/probe.h"

@@ -3,6 +3,7 @@
  * batch or mode; what it keeps is what its programs gave; and a network trained on the one is the network
  * trained on the other.
  */
+/* labels: first */
 #include "data/order.h"
 #include "support/supervised.h"
 #include "support/test_backend.h"

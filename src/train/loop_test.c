@@ -2,6 +2,7 @@
  * The training loop on the procedural image set: it learns, follows its schedule, trains on tails,
  * stops when told to or when numbers run away, and repeats itself to the byte.
  */
+/* labels: first */
 #include "data/order.h"
 #include "support/supervised.h"
 #include "support/test_backend.h"

@@ -1,5 +1,6 @@
 #!/bin/bash
 # `der train` on procedural images: what it prints, how it repeats itself, and what it refuses.
+# labels: first
 . "$(dirname "$0")/../support/test-lib.sh"
 
 data=synth:classes=3,train=20,test=10,size=12,seed=1

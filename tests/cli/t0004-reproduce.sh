@@ -1,5 +1,6 @@
 #!/bin/bash
 # `der reproduce` with tiny networks on procedural images: rows, files, what is run again and what not.
+# labels: first
 . "$(dirname "$0")/../support/test-lib.sh"
 
 row='DER, 2 steps'

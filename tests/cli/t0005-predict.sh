@@ -1,5 +1,6 @@
 #!/bin/bash
 # `der eval`, `der predict` and `der info` on a model that a run of seconds has left.
+# labels: first
 . "$(dirname "$0")/../support/test-lib.sh"
 
 has_python() { command -v python3 >/dev/null; }

@@ -1,5 +1,6 @@
 #!/bin/bash
 # Every command of the documents, run as a reader would; see run_docs.py.
+# labels: first
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root" || exit 1

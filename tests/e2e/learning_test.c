@@ -4,6 +4,7 @@
  *
  * Whole experiments through the same door as `der train`; only the release build runs them.
  */
+/* labels: first */
 #include "config/override.h"
 #include "config/preset.h"
 #include "experiment/experiment.h"

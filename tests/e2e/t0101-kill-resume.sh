@@ -1,5 +1,6 @@
 #!/bin/bash
 # A run that is killed (SIGKILL) at random moments and resumed ends with the same bytes.
+# labels: first
 . "$(dirname "$0")/../support/test-lib.sh"
 # shellcheck source=../support/runs.sh
 . "$test_dir/../support/runs.sh"

@@ -1,5 +1,6 @@
 #!/bin/bash
 # What --resume takes up, what it refuses, and by which name.
+# labels: first
 . "$(dirname "$0")/../support/test-lib.sh"
 # shellcheck source=../support/runs.sh
 . "$test_dir/../support/runs.sh"

@@ -1,5 +1,6 @@
 #!/bin/bash
 # --tensorboard: TensorBoard's own reader sees what metrics.jsonl says, also of a run that was killed and resumed.
+# labels: first
 . "$(dirname "$0")/../support/test-lib.sh"
 # shellcheck source=../support/runs.sh
 . "$test_dir/../support/runs.sh"

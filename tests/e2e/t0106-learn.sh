@@ -1,6 +1,7 @@
 #!/bin/bash
 # The story of der learn: three classes of photographs, later two more, later one, then more pictures of one that is
 # known; the model is moved in between and its pictures are gone. Killed and interrupted lessons leave what was there.
+# labels: first
 . "$(dirname "$0")/../support/test-lib.sh"
 python=/usr/bin/python3
 flags=(--image-size 32 --width 0.5 --epochs 20 --classifier-epochs 12 --batch 8 --lr 0.05 --memory 12 --target-params 60k

@@ -3,6 +3,7 @@
  * the same on all back ends, it repeats itself to the byte, it allocates nothing while it runs, and it
  * survives every allocation that fails.
  */
+/* labels: first */
 #include "support/test_backend.h"
 #include "support/rig.h"
 #include "support/test_ctx.h"

@@ -1,5 +1,6 @@
 #!/bin/bash
 # What `cmake --install` leaves, and that other projects can use it, also after it was moved.
+# labels: first
 . "$(dirname "$0")/../support/test-lib.sh"
 . "$root/tests/support/installed.sh"
 . "$root/tests/support/runs.sh"

@@ -1,5 +1,6 @@
 #!/bin/bash
 # The examples are built against the installed copy by CMake and by pkg-config, and do what they say.
+# labels: first
 . "$(dirname "$0")/../support/test-lib.sh"
 . "$root/tests/support/installed.sh"
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # The page in headless Chromium: of a run that was trained, of five runs, of a huge one, of one whose classes are called
 # like HTML, and of one that goes on.
-# labels: long
+# labels: first long
 . "$(dirname "$0")/../support/test-lib.sh"
 # shellcheck source=../support/runs.sh
 . "$test_dir/../support/runs.sh"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The page of the demonstration in headless Chromium: a short demonstration, by the same script.
-# labels: long
+# labels: first long
 . "$(dirname "$0")/../support/test-lib.sh"
 # shellcheck source=../support/browser.sh
 . "$test_dir/../support/browser.sh"
