@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { HARD_PERCENT = 55, PAPER_ORDER_CLASSES = 100 };
+enum { HARD_PERCENT = 25, PAPER_ORDER_CLASSES = 100 };
 
 int config_hard_epoch(const struct config *config, const struct schedule *schedule)
 {

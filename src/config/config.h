@@ -84,7 +84,7 @@ struct config {
     double s_max;
     double mask_clamp;     /* e stays within +- this */
     int hard_epoch;        /* masks are 0 or 1 from this epoch on; HARD_EPOCH_AUTO: from the first
-                              drop of the rate past 55 % of the epochs */
+                              drop of the rate past 25 % of the epochs */
     int64_t target_params; /* wanted size of a pruned extractor; 0: lambda_s stays as it is */
     int64_t first_target_params; /* that of step 1; 0: the same */
 

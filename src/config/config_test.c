@@ -19,7 +19,7 @@ static struct config from(struct der_ctx *ctx, const char *preset)
     return config;
 }
 
-static void test_masks_harden_at_the_first_drop_past_55_percent(void **state)
+static void test_masks_harden_at_the_first_drop_past_25_percent(void **state)
 {
     (void)state;
     struct der_ctx *ctx = test_ctx_new(1);
@@ -27,16 +27,16 @@ static void test_masks_harden_at_the_first_drop_past_55_percent(void **state)
     struct config imagenet = from(ctx, "imagenet100-b0-10");
     struct config fashion = from(ctx, "fashion-mnist-5");
     assert_int_equal(config_hard_epoch(&cifar, &cifar.representation), 110);
-    assert_int_equal(config_hard_epoch(&cifar, &cifar.first), 120);
-    assert_int_equal(config_hard_epoch(&imagenet, &imagenet.representation), 90);
+    assert_int_equal(config_hard_epoch(&cifar, &cifar.first), 60);
+    assert_int_equal(config_hard_epoch(&imagenet, &imagenet.representation), 40);
     assert_int_equal(config_hard_epoch(&fashion, &fashion.representation), 26);
     assert_ok(ctx, config_set(ctx, &cifar, "epochs", "30"));
     assert_int_equal(config_hard_epoch(&cifar, &cifar.representation), 19);
-    /* 55 of 100 is not past 55 %, 56 is. */
-    struct schedule s = {.lr = 1, .epochs = 100, .n_drops = 2, .drop = {55, 90}, .factor = 0.1};
+    /* 25 of 100 is not past 25 %, 26 is. */
+    struct schedule s = {.lr = 1, .epochs = 100, .n_drops = 2, .drop = {25, 90}, .factor = 0.1};
     assert_int_equal(config_hard_epoch(&cifar, &s), 90);
-    s.drop[0] = 56;
-    assert_int_equal(config_hard_epoch(&cifar, &s), 56);
+    s.drop[0] = 26;
+    assert_int_equal(config_hard_epoch(&cifar, &s), 26);
     s.n_drops = 0;
     assert_int_equal(config_hard_epoch(&cifar, &s), 100);
     test_ctx_free(ctx);
@@ -200,7 +200,7 @@ static void test_every_number_of_epochs_gives_a_valid_schedule(void **state)
             assert_int_equal(c.first.epochs, epochs);
             assert_int_equal(c.classifier.epochs, epochs);
             int hard = config_hard_epoch(&c, &c.representation);
-            assert_true(hard * 100 > epochs * 55 && hard <= epochs);
+            assert_true(hard * 100 > epochs * 25 && hard <= epochs);
         }
     }
     test_ctx_free(ctx);
@@ -231,7 +231,7 @@ static void test_values_out_of_range_are_found_in_the_struct(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_masks_harden_at_the_first_drop_past_55_percent),
+        cmocka_unit_test(test_masks_harden_at_the_first_drop_past_25_percent),
         cmocka_unit_test(test_a_chosen_hard_epoch_is_kept_within_the_schedule),
         cmocka_unit_test(test_classes_fall_into_steps),
         cmocka_unit_test(test_transforms_are_named_for_both_splits),

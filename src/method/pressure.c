@@ -22,6 +22,12 @@ struct pressure pressure_new(double lambda_s, int64_t target)
     return (struct pressure){.lambda_s = lambda_s, .initial = lambda_s, .target = target};
 }
 
+void pressure_begin_low(struct pressure *pressure)
+{
+    if (pressure->target > 0)
+        pressure->lambda_s = pressure->initial / LARGEST_RATIO;
+}
+
 /* plan(e) = start (target / start)^min(1, e / (PATH_SHARE E))
  * x_e = log(size / plan(e));  lambda_s <- lambda_s exp(a x_e + b (x_e - x_{e-1})), within limits */
 void pressure_update(struct pressure *pressure, int64_t kept, int epoch, int soft_epochs)

@@ -20,6 +20,9 @@ struct pressure {
 
 struct pressure pressure_new(double lambda_s, int64_t target);
 
+/* Begins with the least weight there is, from where it rises as far as the path asks. Without a target it stays. */
+void pressure_begin_low(struct pressure *pressure);
+
 /* Before epoch `epoch` of `soft_epochs`: `kept` parameters would stay if the masks were hard now. */
 void pressure_update(struct pressure *pressure, int64_t kept, int epoch, int soft_epochs);
 

@@ -68,6 +68,20 @@ static void test_an_epoch_at_most_doubles_and_all_of_them_give_a_hundred(void **
     assert_true(fabs(down.lambda_s - 0.005) < 1e-12);
 }
 
+static void test_a_low_beginning_is_within_the_bounds_and_rises(void **state)
+{
+    (void)state;
+    struct pressure pressure = pressure_new(0.5, TARGET);
+    pressure_begin_low(&pressure);
+    assert_true(fabs(pressure.lambda_s - 0.005) < 1e-12);
+    for (int epoch = 0; epoch < 20; epoch++)
+        pressure_update(&pressure, START, epoch, SOFT_EPOCHS);
+    assert_true(pressure.lambda_s > 0.5);
+    struct pressure fixed = pressure_new(0.5, 0);
+    pressure_begin_low(&fixed);
+    assert_true(fixed.lambda_s == 0.5);
+}
+
 /* Masks in one line: the sparsity loss moves the logarithm of the size down, the task loss moves it up, and
  * both act through a velocity. Returns the size at the end over TARGET. */
 static double simulate(double strength, double recovery, int64_t target)
@@ -113,6 +127,7 @@ int main(void)
         cmocka_unit_test(test_on_the_path_the_weight_stays),
         cmocka_unit_test(test_too_large_presses_harder_and_too_small_less),
         cmocka_unit_test(test_an_epoch_at_most_doubles_and_all_of_them_give_a_hundred),
+        cmocka_unit_test(test_a_low_beginning_is_within_the_bounds_and_rises),
         cmocka_unit_test(test_the_size_comes_near_whatever_the_masks_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
