@@ -29,7 +29,8 @@ struct preset {
     enum memory_mode memory_mode;
     int memory;
     double lambda_s;
-    int64_t target_params; /* of an extractor; 0: whatever lambda_s leaves */
+    int64_t target_params;       /* of an extractor; 0: whatever lambda_s leaves */
+    int64_t first_target_params; /* of the first; 0: as of all others */
 };
 
 extern const struct preset preset_table[];

@@ -101,6 +101,35 @@ static void test_protocols_are_the_papers(void **state)
     test_ctx_free(ctx);
 }
 
+/* Parameters in millions, the mean over the steps, of the paper's rows with pruning. */
+static const struct {
+    const char *name;
+    double mean;
+} SIZES[] = {
+    {"cifar100-b0-5", 2.89},       {"cifar100-b0-10", 4.96},       {"cifar100-b0-20", 7.21},
+    {"cifar100-b0-50", 10.15},     {"cifar100-b50-2", 3.90},       {"cifar100-b50-5", 6.13},
+    {"cifar100-b50-10", 8.79},     {"cifar100-b0-5-rn32", 0.42},   {"cifar100-b0-10-rn32", 0.52},
+    {"cifar100-b0-20-rn32", 0.45}, {"cifar100-b0-50-rn32", 0.70},  {"cifar100-b50-2-rn32", 0.32},
+    {"cifar100-b50-5-rn32", 0.59}, {"cifar100-b50-10-rn32", 0.61}, {"imagenet100-b0-10", 7.67},
+    {"imagenet100-b50-10", 8.87},  {"imagenet1000-b0-10", 14.52},
+};
+
+static void test_wanted_sizes_come_to_the_papers(void **state)
+{
+    (void)state;
+    struct der_ctx *ctx = test_ctx_new(1);
+    for (size_t i = 0; i < sizeof SIZES / sizeof SIZES[0]; i++) {
+        struct config c = from(ctx, SIZES[i].name);
+        int n_steps = config_steps(&c, c.classes);
+        double first =
+            (double)(c.first_target_params > 0 ? c.first_target_params : c.target_params);
+        double mean = (first + (double)c.target_params * (n_steps - 1) / 2.0) / 1e6;
+        if (!(mean > SIZES[i].mean * 0.975 && mean < SIZES[i].mean + 0.0005))
+            fail_msg("%s: %.3f million parameters, not %.2f", SIZES[i].name, mean, SIZES[i].mean);
+    }
+    test_ctx_free(ctx);
+}
+
 /* After the last step of every published protocol each class has 20 exemplars. */
 static void test_both_memory_modes_end_with_twenty_a_class(void **state)
 {
@@ -315,6 +344,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_protocols_are_the_papers),
+        cmocka_unit_test(test_wanted_sizes_come_to_the_papers),
         cmocka_unit_test(test_both_memory_modes_end_with_twenty_a_class),
         cmocka_unit_test(test_rates_are_the_papers),
         cmocka_unit_test(test_orders_are_the_protocols),
