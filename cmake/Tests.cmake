@@ -16,6 +16,8 @@ target_include_directories(der_test_base INTERFACE tests ${CMOCKA_INCLUDE_DIR})
 target_link_libraries(der_test_base INTERFACE der_flags der_static ${CMOCKA_LIBRARY})
 target_compile_definitions(der_test_base INTERFACE
                            DER_TESTS_DIR="${CMAKE_CURRENT_SOURCE_DIR}/tests")
+# What is tested is the release; the tests themselves need not be fast, but compiled soon.
+target_compile_options(der_test_base INTERFACE $<$<CONFIG:Release>:-O1>)
 add_library(der_test_support STATIC ${support_sources})
 target_link_libraries(der_test_support PUBLIC der_test_base)
 if(cuda_built)
@@ -80,6 +82,13 @@ foreach(file IN LISTS test_sources)
     endif()
     der_group(${file} group)
     der_register(${name} ${file} ${group} $<TARGET_FILE:${name}>)
+    get_property(labels TEST ${name} PROPERTY LABELS)
+    foreach(label IN LISTS labels)
+        if(NOT TARGET tests-${label})
+            add_custom_target(tests-${label}) # the programs with a label, to build them alone
+        endif()
+        add_dependencies(tests-${label} ${name})
+    endforeach()
 endforeach()
 
 # The group cuda: the suites of cuda_suites.txt, which every back end must pass, once more on the GPU. Skipped

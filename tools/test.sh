@@ -115,6 +115,7 @@ run_tests() {
 # depend on the build, so dev alone runs them; whole experiments and the documents are for release, as users run
 # it, and so is what is installed, with a second look at its memory, as at the program and at what it says and fetches.
 # Another oneDNN is for those who compute with it.
+computing=(backend-cpu engine golden grad method model parity predict train)
 run_groups() {
     local preset=$1 group groups=none
     shift
@@ -124,8 +125,7 @@ run_groups() {
         tools) [ "$preset" = dev ] || continue ;;
         e2e | docs) [ "$preset" = release ] || continue ;;
         install | cli | fetch | report) [[ $preset =~ ^(release|asan)$ ]] || continue ;;
-        backend-cpu | engine | golden | grad | method | model | parity | predict | train) ;;
-        *) [ "$preset" != dnnl3 ] || continue ;;
+        *) [ "$preset" != dnnl3 ] || [[ " ${computing[*]} " = *" $group "* ]] || continue ;;
         esac
         groups+="|$group"
     done
@@ -149,7 +149,7 @@ fetch() { # NAME COMMAND...: what is downloaded for some tests, which is a must 
 
 test_dnnl3() {
     fetch "oneDNN 3.x" "${dnnl3[@]}" || return
-    build dnnl3 && run_groups dnnl3 -LE '^(slow|long)$'
+    build dnnl3 --target "${computing[@]/#/tests-}" && run_groups dnnl3 -LE '^(slow|long)$'
 }
 
 test_tsan() {
@@ -157,7 +157,7 @@ test_tsan() {
     if setarch -R true 2>/dev/null; then
         launcher=(setarch -R)
     fi
-    build tsan || return
+    build tsan --target tests-tsan || return
     OMP_NUM_THREADS=1 run_tests tsan tsan -LE '^slow$'
     launcher=()
 }
