@@ -1,6 +1,7 @@
 /*
  * Downloads against a local server that stalls, cuts and lies. The published addresses are not used.
  */
+/* labels: first */
 #include "fetch/fetch.h"
 
 #include "core/clock.h"

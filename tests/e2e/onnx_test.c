@@ -3,6 +3,7 @@
  * computes der's logits for the whole test set, one image at a time and many. Skipped without these programs
  * (tools/fetch_exchange.sh).
  */
+/* labels: first */
 #include "config/override.h"
 #include "config/preset.h"
 #include "exchange/onnx_file.h"
