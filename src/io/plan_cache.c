@@ -204,7 +204,8 @@ static bool is_full(const struct plan_cache *cache, size_t more)
  * already is gone, too. */
 static enum der_status remove_oldest(struct plan_cache *cache, struct listing *listing)
 {
-    qsort(listing->all, listing->n, sizeof *listing->all, by_use);
+    if (listing->n > 0)
+        qsort(listing->all, listing->n, sizeof *listing->all, by_use);
     const struct plan_cache_limits *limits = cache->limits;
     for (size_t i = 0; i < listing->n && (cache->n_files > limits->files - limits->files / 4 ||
                                           cache->n_bytes > limits->bytes - limits->bytes / 4);

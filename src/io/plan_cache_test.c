@@ -257,7 +257,7 @@ static void test_what_was_not_used_for_longest_goes_when_there_is_too_much(void 
 {
     struct file_fixture *f = *state;
     static const struct plan_cache_limits limits[] = {{.files = 8, .bytes = 1 << 20},
-                                                      {.files = 1000, .bytes = 8 * 200}};
+                                                      {.files = 1000, .bytes = (size_t)8 * 200}};
     for (int l = 0; l < 2; l++) {
         const char *folder = l == 0 ? "files" : "bytes";
         char text[200 - PLAN_HEAD_SIZE - 3] = "";

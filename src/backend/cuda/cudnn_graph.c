@@ -153,7 +153,7 @@ enum der_status dnn_find(struct dnn *dnn, const struct dnn_conv *conv, const str
 enum der_status dnn_find_all(struct dnn *dnn, const struct dnn_conv *conv, int max,
                              const struct dnn_plan **plans, int *n)
 {
-    struct plan *found[MAX_CONFIGS];
+    struct plan *found[MAX_CONFIGS] = {NULL};
     struct workshop *shop = &dnn->shop[0];
     shop->is_short = false;
     *n = workshop_make(shop, conv, max < MAX_CONFIGS ? max : MAX_CONFIGS, found);
