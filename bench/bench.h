@@ -25,6 +25,7 @@ struct bench_options {
     bool masks;                   /* der: channel masks are trained */
     enum precision precision;     /* der */
     struct backend_tuning tuning; /* der */
+    const char *cache;            /* folder for compiled kernels; NULL: none */
     const char *file;             /* model, predict: the model file */
     const char *image;            /* predict: bytes of a picture */
 };

@@ -7,7 +7,7 @@
  *                    [--widths LIST] [--frozen-widths LIST]
  *                    [--precision f32|tf32|bf16] [--lanes N] [--thin-most N] [--weights-apart]
  *                    [--gradients-apart] [--statistics-apart] [--without-strips]
- *                    [--without-sheets] ...
+ *                    [--without-sheets] [--cache DIR] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  *     der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]
@@ -27,7 +27,7 @@ static const char USAGE[] =
     "                                      [--frozen-widths LIST] [--precision f32|tf32|bf16]\n"
     "                                      [--lanes N] [--thin-most N] [--weights-apart]\n"
     "                                      [--gradients-apart] [--statistics-apart]\n"
-    "                                      [--without-strips] [--without-sheets]\n"
+    "                                      [--without-strips] [--without-sheets] [--cache DIR]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n"
     "       der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]\n"
@@ -105,6 +105,8 @@ static bool parse(int argc, char **argv, struct bench_options *o)
             o->part = value;
         else if (strcmp(argv[i - 1], "--folder") == 0)
             o->folder = value;
+        else if (strcmp(argv[i - 1], "--cache") == 0)
+            o->cache = value;
         else if (strcmp(argv[i - 1], "--file") == 0)
             o->file = value;
         else if (strcmp(argv[i - 1], "--image") == 0)
@@ -149,7 +151,8 @@ int main(int argc, char **argv)
         return 2;
     }
     struct der_ctx *ctx;
-    struct der_ctx_options ctx_options = {.threads = options.threads, .seed = 1993};
+    struct der_ctx_options ctx_options = {
+        .threads = options.threads, .seed = 1993, .cache_dir = options.cache};
     if (der_ctx_new(&ctx_options, &ctx) != DER_OK)
         return 1;
     enum der_status status = command->run(ctx, &options);

@@ -1,6 +1,7 @@
 /*
  * `der learn`: adds the classes of an image folder to a model.
  */
+#include "cache_dir.h"
 #include "options.h"
 #include "progress.h"
 #include "running.h"
@@ -236,7 +237,9 @@ static enum exit_code learn(struct der_ctx *ctx, struct request *f)
 
 static enum exit_code start(struct request *f)
 {
-    struct der_ctx_options ctx_options = {.threads = f->threads, .log = show_log, .log_user = f};
+    char path[CACHE_DIR_MAX];
+    struct der_ctx_options ctx_options = {
+        .threads = f->threads, .log = show_log, .log_user = f, .cache_dir = cache_dir(path)};
     struct der_ctx *ctx;
     enum der_status status = der_ctx_new(&ctx_options, &ctx);
     if (status != DER_OK)

@@ -1,6 +1,7 @@
 /*
  * `der reproduce`: a table or figure of the paper, run again.
  */
+#include "cache_dir.h"
 #include "options.h"
 #include "progress.h"
 #include "running.h"
@@ -179,7 +180,8 @@ static enum der_status reproduce(struct der_ctx *ctx, struct request *r)
 
 static enum exit_code start(struct request *r)
 {
-    struct der_ctx_options ctx_options = {.threads = r->threads};
+    char path[CACHE_DIR_MAX];
+    struct der_ctx_options ctx_options = {.threads = r->threads, .cache_dir = cache_dir(path)};
     struct der_ctx *ctx;
     enum der_status status = der_ctx_new(&ctx_options, &ctx);
     if (status != DER_OK)

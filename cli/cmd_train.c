@@ -1,6 +1,7 @@
 /*
  * `der train`: a method through a protocol on a data set, step by step.
  */
+#include "cache_dir.h"
 #include "options.h"
 #include "progress.h"
 #include "running.h"
@@ -272,7 +273,9 @@ static bool has_settings(const struct request *f, const struct assignments *a)
 
 static enum exit_code start(struct request *f)
 {
-    struct der_ctx_options ctx_options = {.threads = f->threads, .log = show_log, .log_user = f};
+    char path[CACHE_DIR_MAX];
+    struct der_ctx_options ctx_options = {
+        .threads = f->threads, .log = show_log, .log_user = f, .cache_dir = cache_dir(path)};
     struct der_settings *settings = NULL;
     struct der_ctx *ctx;
     struct assignments assignments = {0};

@@ -1,6 +1,7 @@
 /*
  * `der version`: the version and what is built in, one fact a line.
  */
+#include "cache_dir.h"
 #include "table.h"
 
 #include <der/version.h>
@@ -15,6 +16,8 @@ static void print_part(const char *name, const char *version)
 static enum exit_code run(void *request)
 {
     (void)request;
+    char path[CACHE_DIR_MAX];
+    const char *cache = cache_dir(path);
     const struct der_build_info *info = der_build_info();
     printf("der %s\n", info->version);
     printf("  %-10s %s, %s\n", "build", info->build_type, info->compiler);
@@ -24,6 +27,7 @@ static enum exit_code run(void *request)
     print_part("OpenMP", info->openmp);
     print_part("CUDA", info->cuda);
     print_part("downloads", info->downloads);
+    printf("  %-10s %s\n", "cache", cache ? cache : "none");
     return EXIT_OK;
 }
 
@@ -33,6 +37,6 @@ const struct command command_version = {
     .summary = "show the version and what is built in",
     .about = "Shows the version, the compiler, the back ends that `--device` takes, the file "
              "formats and the "
-             "libraries that are built in.",
+             "libraries that are built in, and the folder for compiled kernels.",
     .run = run,
 };

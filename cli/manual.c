@@ -30,6 +30,16 @@ static const char MESSAGES[] = "A failure is reported in one line on standard er
 static const struct {
     const char *name, *text;
 } ENVIRONMENT[] = {
+    {"DER_CACHE_DIR", "Folder for kernels that cuDNN compiles at run time, which takes seconds and "
+                      "is then done only once for every shape of "
+                      "a network, version and kind of GPU. Where it is not set, it is `der` in "
+                      "`XDG_CACHE_HOME`, or else `~/.cache/der`; "
+                      "where it is empty, nothing is kept. The folder has at most 2000 files and "
+                      "256 MB, is safe to share between "
+                      "programs that run at once, and may be deleted at any time. Results do not "
+                      "depend on it. What is in it is run on the "
+                      "GPU, so nobody else should be able to write there."},
+    {"XDG_CACHE_HOME", "See `DER_CACHE_DIR`."},
     {"NO_COLOR",
      "If it is not empty, nothing is coloured. Colour is used on terminals alone, and never "
      "where `TERM` is `dumb`."},

@@ -53,7 +53,7 @@ function(der_register name file group)
              COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/run_test.sh
                      ${CMAKE_CURRENT_BINARY_DIR}/results/${group}/${name} ${ARGN})
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 600
-                         ENVIRONMENT "OMP_WAIT_POLICY=passive")
+                         ENVIRONMENT "OMP_WAIT_POLICY=passive;DER_CACHE_DIR=")
     if("first" IN_LIST labels)
         set_tests_properties(${name} PROPERTIES COST 100)
     endif()

@@ -7,10 +7,11 @@
 #
 # Uses build/gpu.tar.xz where there is one, else build/cuda, which is built if need be (DER_BUILD names another
 # folder). Every part has a time limit of its own and the script goes on when one fails; all limits together are
-# under nine minutes. The last thing printed is a table, which is also left in build/gpu_check.md (DER_REPORT
+# under ten minutes. The last thing printed is a table, which is also left in build/gpu_check.md (DER_REPORT
 # names another file), and the logs lie in build/gpu_check. DER_PATIENCE=2 doubles the limits, DER_JOBS=12 runs as many tests at a time (6), DER_THREADS=1 has
 # one thread set up what 8 otherwise do.
 set -uo pipefail
+export DER_CACHE_DIR= # what is kept there would hide how long things take
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 build=${DER_BUILD:-build/cuda}
@@ -21,7 +22,8 @@ python=${DER_BENCH_PYTHON:-python3}
 threads=${DER_THREADS:-8} # that make the plans of convolutions
 mapfile -t suites <cmake/cuda_suites.txt
 own_tests=(cuda_capture_test cuda_error_test cuda_lanes_test cuda_norm_test cuda_precision_test cuda_predict_test
-    cuda_sgd_test cuda_sheet_test cuda_statistics_test cuda_strip_test cuda_strip_weights_test cuda_thin_test cuda_update_test)
+    cuda_sgd_test cuda_sheet_test cuda_statistics_test cuda_strip_test cuda_strip_weights_test cuda_thin_test cuda_update_test
+    cudnn_keep_test)
 n_failed=0
 
 # ---- programs -----------------------------------------------------------------------------------------
@@ -151,6 +153,22 @@ run_alone() { # ARGUMENTS OF der_bench der
         "$build/bench/der_bench" der --backend cuda --precision bf16 --threads "$threads" "$@"
 }
 
+# How long it takes to set up a step of so many extractors: without a folder for compiled kernels, with an empty one and
+# with a full one.
+run_opening() { # EXTRACTORS...
+    local t folder cache
+    for t in "$@"; do
+        folder=$(mktemp -d) || return 1
+        for cache in none empty full; do
+            printf '%s: ' "$cache"
+            echo quit | "$build/bench/der_bench" der --backend cuda --precision bf16 --threads "$threads" \
+                --extractors "$t" --cache "$([ $cache = none ] || echo "$folder/cache")" || return 1
+        done
+        du -sh "$folder/cache" | sed 's/\t.*/ of compiled kernels/'
+        rm -rf "$folder"
+    done | paste -sd ' '
+}
+
 # Kernels of this project have names that end in _kernel; those of the vendor's libraries are left out.
 run_sanitizer() { # TOOL
     DER_TEST_BACKENDS=cuda compute-sanitizer --tool "$1" --kernel-name kns=_kernel --error-exitcode 9 \
@@ -170,6 +188,7 @@ do_speed() {
     part "resnet32 t=1,10 beside the twin" 50 "$root/tools/gpu_check.sh" --speed resnet32 1,10
     part "resnet18 t=10 pruned, masks" 30 "$root/tools/gpu_check.sh" --alone --extractors 10 \
         --frozen-width 0.283 --masks
+    part "resnet18 t=10,50 set up, kernels kept" 45 "$root/tools/gpu_check.sh" --opening 10 50
 }
 
 do_sanitize() {
@@ -188,6 +207,7 @@ case ${1:-} in
 --training) build=$DER_GPU_BUILD; run_training; exit ;;
 --speed) build=$DER_GPU_BUILD; run_speed "$2" "$3"; exit ;;
 --alone) build=$DER_GPU_BUILD; shift; run_alone "$@"; exit ;;
+--opening) build=$DER_GPU_BUILD; shift; run_opening "$@"; exit ;;
 --sanitizer) build=$DER_GPU_BUILD; run_sanitizer "$2"; exit ;;
 esac
 

@@ -24,6 +24,10 @@ struct der_ctx_options {
     uint64_t seed;   /* every random draw is a pure function of it; 0 is a seed like any other */
     der_log_fn *log; /* NULL: the library stays silent */
     void *log_user;  /* handed to `log` */
+    /* Folder for what takes long to make and can be made again: kernels that a GPU's libraries compile at run time. It
+     * is made when it is needed, several programs may share it, and all that is in it may be deleted at any time. What is
+     * in it is believed, so it has to be the user's own. NULL or "": nothing is kept. Results do not depend on it. */
+    const char *cache_dir;
 };
 
 /* What the context's allocator has seen so far. */

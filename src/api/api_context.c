@@ -22,7 +22,7 @@ enum der_status der_ctx_new(const struct der_ctx_options *options, struct der_ct
     if (options->threads < 0 || options->threads > THREADS_MAX)
         return DER_ARG;
 
-    /* The block that holds the allocator cannot be counted by it: a passing one stands in. */
+    /* What is the context's own cannot be counted by its allocator: a passing one stands in. */
     struct mem outside;
     mem_init(&outside);
     struct der_ctx *ctx = mem_zalloc(&outside, 1, sizeof *ctx);
@@ -33,6 +33,13 @@ enum der_status der_ctx_new(const struct der_ctx_options *options, struct der_ct
     ctx->seed = options->seed;
     ctx->log = options->log;
     ctx->log_user = options->log_user;
+    if (options->cache_dir && options->cache_dir[0]) {
+        ctx->cache_dir = mem_strdup(&outside, options->cache_dir);
+        if (!ctx->cache_dir) {
+            der_ctx_free(ctx);
+            return DER_NOMEM;
+        }
+    }
     *out = ctx;
     return DER_OK;
 }
@@ -43,6 +50,7 @@ void der_ctx_free(struct der_ctx *ctx)
         return;
     struct mem outside;
     mem_init(&outside);
+    mem_free(&outside, ctx->cache_dir);
     mem_free(&outside, ctx);
 }
 

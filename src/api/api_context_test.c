@@ -43,6 +43,23 @@ static void test_options_are_kept(void **state)
     der_ctx_free(ctx);
 }
 
+static void test_the_cache_folder_is_copied_and_may_be_none(void **state)
+{
+    (void)state;
+    char name[] = "folder";
+    struct der_ctx *ctx = ctx_with(&(struct der_ctx_options){.cache_dir = name});
+    name[0] = 'm';
+    assert_string_equal(ctx->cache_dir, "folder");
+    assert_int_equal(der_ctx_memory(ctx).n_live, 0);
+    der_ctx_free(ctx);
+    ctx = ctx_with(&(struct der_ctx_options){.cache_dir = ""});
+    assert_null(ctx->cache_dir);
+    der_ctx_free(ctx);
+    ctx = ctx_with(NULL);
+    assert_null(ctx->cache_dir);
+    der_ctx_free(ctx);
+}
+
 static void test_impossible_thread_counts_are_refused(void **state)
 {
     (void)state;
@@ -172,6 +189,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults_are_one_thread_and_silence),
         cmocka_unit_test(test_options_are_kept),
+        cmocka_unit_test(test_the_cache_folder_is_copied_and_may_be_none),
         cmocka_unit_test(test_impossible_thread_counts_are_refused),
         cmocka_unit_test(test_result_pointer_is_required),
         cmocka_unit_test(test_null_context_is_freed_and_has_no_error),

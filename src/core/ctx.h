@@ -18,6 +18,7 @@ struct der_ctx {
     struct mem mem;            /* every heap block of the library comes from here */
     int threads;               /* compute threads, at least 1 */
     uint64_t seed;             /* root of all random draws */
+    char *cache_dir;           /* folder for what can be made again; NULL: none */
     der_log_fn *log;           /* may be NULL */
     void *log_user;            /* argument of `log` */
     char error[CTX_ERROR_MAX]; /* the latest failure, a full sentence without newline */

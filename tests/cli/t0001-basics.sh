@@ -17,6 +17,20 @@ for part in build 'back ends' formats oneDNN OpenMP CUDA downloads; do
     check "version tells about $part" grep -q "^  $part " version.txt
 done
 
+cache_is() { # FOLDER NAME ASSIGNMENT...: what the program takes for its cache, with these and no other variables
+    local folder=$1 name=$2
+    shift 2
+    check "$name" test "$(env -u DER_CACHE_DIR -u XDG_CACHE_HOME -u HOME "$@" "$DER" --version |
+        sed -n 's/^  cache  *//p')" = "$folder"
+}
+cache_is /a/b "the cache is where DER_CACHE_DIR says" DER_CACHE_DIR=/a/b XDG_CACHE_HOME=/c HOME=/d
+cache_is none "an empty DER_CACHE_DIR turns it off" DER_CACHE_DIR= XDG_CACHE_HOME=/c HOME=/d
+cache_is /c/der "else it is in XDG_CACHE_HOME" XDG_CACHE_HOME=/c HOME=/d
+cache_is /d/.cache/der "a relative XDG_CACHE_HOME does not count" XDG_CACHE_HOME=c HOME=/d
+cache_is /d/.cache/der "else it is in .cache" HOME=/d
+cache_is /d/.cache/der "as with an empty XDG_CACHE_HOME" XDG_CACHE_HOME= HOME=/d
+cache_is none "without a home there is none" NOTHING=
+
 expect_code 0 "der nets succeeds" "$DER" nets
 check "and knows the paper's network" grep -Eq '^resnet18-cifar +11168832 +512 ' out
 check "and the 32-layer one" grep -Eq '^resnet32 +466256 +64 ' out

@@ -1,5 +1,7 @@
 #include "backend/cuda/cudnn_build.h"
 
+#include <stdio.h>
+
 enum { OLD_FUSION_ENGINE = 7, CONVERTING_ENGINE = 40 };
 
 /* ---- engines -------------------------------------------------------------------------------------- */
@@ -38,7 +40,8 @@ static bool describe_engine(const struct workshop *shop, cudnnBackendDescriptor_
     return known;
 }
 
-/* Whether the numbers an engine gives are those that were asked for. */
+/* Whether the numbers an engine gives are those that were asked for. With the next function this decides which plan it
+ * is: DNN_RECIPE counts their changes. */
 static bool is_allowed(const struct dnn_conv *conv, const struct dnn_plan *plan)
 {
     unsigned forbidden = 1U << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION |
@@ -64,39 +67,69 @@ static bool is_second_choice(const struct dnn_conv *conv, const struct dnn_plan 
             plan->engine == CONVERTING_ENGINE);
 }
 
+/* ---- plans ---------------------------------------------------------------------------------------- */
+
+/* Whether something went wrong that need not go wrong the next time, as when memory of the GPU is short. That an engine
+ * does not serve is no such thing. */
+static bool is_mishap(cudnnStatus_t status)
+{
+    return status != CUDNN_STATUS_SUCCESS &&
+           CUDNN_STATUS_CATEGORY(status) != CUDNN_STATUS_NOT_SUPPORTED;
+}
+
+/* The last step of making a plan, in which kernels are compiled; and what it takes to run it. */
+static cudnnStatus_t finalize(const struct workshop *shop, cudnnBackendDescriptor_t handle,
+                              size_t *workspace)
+{
+    int64_t bytes = 0;
+    int64_t n;
+    cudnnStatus_t status = shop->libs->cudnnBackendFinalize(handle);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = shop->libs->cudnnBackendGetAttribute(
+            handle, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n, &bytes);
+    *workspace = (size_t)bytes;
+    return status;
+}
+
+/* Takes the descriptors of a draft over; NULL: memory is short. */
+static struct plan *add_plan(struct workshop *shop, const struct plan *draft)
+{
+    struct plan *plan = mem_zalloc(shop->mem, 1, sizeof *plan);
+    if (!plan) {
+        shop->is_short = true;
+        return NULL;
+    }
+    *plan = *draft;
+    plan->next = shop->plans;
+    shop->plans = plan;
+    return plan;
+}
+
 /* A plan for one engine configuration, or NULL when it does not work for this shape. */
 static struct plan *make_plan(struct workshop *shop, const struct dnn_conv *conv, bool picky,
                               cudnnBackendDescriptor_t config)
 {
     const struct cuda_libs *libs = shop->libs;
-    struct dnn_plan found = {0};
-    cudnnBackendDescriptor_t handle;
-    if (shop->is_short || !describe_engine(shop, config, &found) || !is_allowed(conv, &found) ||
-        (picky && is_second_choice(conv, &found)) ||
-        libs->cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &handle) !=
-            CUDNN_STATUS_SUCCESS)
+    struct plan draft = {.conv = *conv, .config = config};
+    if (shop->is_short || !describe_engine(shop, config, &draft.base) ||
+        !is_allowed(conv, &draft.base) || (picky && is_second_choice(conv, &draft.base)) ||
+        libs->cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
+                                           &draft.handle) != CUDNN_STATUS_SUCCESS)
         return NULL;
-    int64_t workspace = 0;
-    int64_t n;
-    const bool works =
-        libs->cudnnBackendSetAttribute(handle, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE,
-                                       1, &shop->handle) == CUDNN_STATUS_SUCCESS &&
-        libs->cudnnBackendSetAttribute(handle, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                                       CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
-                                       (const void *)&config) == CUDNN_STATUS_SUCCESS &&
-        libs->cudnnBackendFinalize(handle) == CUDNN_STATUS_SUCCESS &&
-        libs->cudnnBackendGetAttribute(handle, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                       CUDNN_TYPE_INT64, 1, &n, &workspace) == CUDNN_STATUS_SUCCESS;
-    struct plan *plan = works ? mem_zalloc(shop->mem, 1, sizeof *plan) : NULL;
-    if (!plan) {
-        shop->is_short = works;
-        (void)libs->cudnnBackendDestroyDescriptor(handle);
-        return NULL;
-    }
-    found.workspace = (size_t)workspace;
-    *plan = (struct plan){
-        .base = found, .conv = *conv, .handle = handle, .config = config, .next = shop->plans};
-    shop->plans = plan;
+    cudnnStatus_t status = libs->cudnnBackendSetAttribute(
+        draft.handle, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &shop->handle);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status =
+            libs->cudnnBackendSetAttribute(draft.handle, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                           CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, (const void *)&config);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = finalize(shop, draft.handle, &draft.base.workspace);
+    shop->had_mishap |= is_mishap(status);
+    shop->counts.compiled +=
+        draft.base.is_compiled_now && (status == CUDNN_STATUS_SUCCESS || is_mishap(status));
+    struct plan *plan = status == CUDNN_STATUS_SUCCESS ? add_plan(shop, &draft) : NULL;
+    if (!plan)
+        (void)libs->cudnnBackendDestroyDescriptor(draft.handle);
     return plan;
 }
 
@@ -159,12 +192,100 @@ int workshop_make(struct workshop *shop, const struct dnn_conv *conv, int max, s
     return n_plans;
 }
 
+/* ---- plans that are kept --------------------------------------------------------------------------- */
+
+/* What is kept of a plan: a line of ours, and cuDNN's own text, which has the compiled kernel. */
+#define KEPT_LINE "engine %lld notes %u workspace %zu\n"
+enum { KEPT_LINE_MAX = 80 };
+
+/* The way back from text, or NULL: cuDNN does not take it, or makes something else of it. */
+static struct plan *restore(struct workshop *shop, const struct dnn_conv *conv, const char *text,
+                            size_t size)
+{
+    const struct cuda_libs *libs = shop->libs;
+    struct plan draft = {.conv = *conv, .base = {.is_compiled_now = true}};
+    long long engine;
+    size_t workspace;
+    int line = 0;
+    if (sscanf(text, KEPT_LINE "%n", &engine, &draft.base.notes, &workspace, &line) != 3 ||
+        line == 0 ||
+        libs->cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR,
+                                           &draft.handle) != CUDNN_STATUS_SUCCESS)
+        return NULL;
+    draft.base.engine = engine;
+    const bool works =
+        libs->cudnnBackendSetAttribute(draft.handle, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                       CUDNN_TYPE_CHAR, (int64_t)size - line,
+                                       text + line) == CUDNN_STATUS_SUCCESS &&
+        libs->cudnnBackendSetAttribute(draft.handle, CUDNN_ATTR_EXECUTION_PLAN_HANDLE,
+                                       CUDNN_TYPE_HANDLE, 1,
+                                       &shop->handle) == CUDNN_STATUS_SUCCESS &&
+        finalize(shop, draft.handle, &draft.base.workspace) == CUDNN_STATUS_SUCCESS &&
+        draft.base.workspace == workspace;
+    struct plan *plan = works ? add_plan(shop, &draft) : NULL;
+    if (!plan)
+        (void)libs->cudnnBackendDestroyDescriptor(draft.handle);
+    return plan;
+}
+
+static struct plan *recall(struct workshop *shop, const struct dnn_conv *conv)
+{
+    struct file_bytes file = {0};
+    size_t size;
+    const char *text = dnn_keep_find(shop->keep, conv, &file, &size);
+    struct plan *plan = text ? restore(shop, conv, text, size) : NULL;
+    shop->counts.recalled += plan != NULL;
+    file_bytes_free(shop->mem, &file);
+    return plan;
+}
+
+/* Leaves the text with the plan. cuDNN need not have one; that, or short memory, is no failure. */
+static void write_down(struct workshop *shop, struct plan *plan)
+{
+    const struct cuda_libs *libs = shop->libs;
+    const cudnnBackendAttributeName_t name = CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION;
+    int64_t room = 0;
+    int64_t n = 0;
+    if (libs->cudnnBackendGetAttribute(plan->handle, name, CUDNN_TYPE_CHAR, 0, &room, NULL) !=
+            CUDNN_STATUS_SUCCESS ||
+        room <= 0)
+        return;
+    char *text = mem_alloc(shop->mem, KEPT_LINE_MAX + (size_t)room, 1);
+    if (!text)
+        return;
+    const int line = snprintf(text, KEPT_LINE_MAX, KEPT_LINE, (long long)plan->base.engine,
+                              plan->base.notes, plan->base.workspace);
+    if (libs->cudnnBackendGetAttribute(plan->handle, name, CUDNN_TYPE_CHAR, room, &n,
+                                       text + line) != CUDNN_STATUS_SUCCESS ||
+        n <= 0 || n > room) {
+        mem_free(shop->mem, text);
+        return;
+    }
+    plan->text = text;
+    plan->text_size = (size_t)line + (size_t)n;
+}
+
+/* A plan is kept if it is the one that will be made the next time, too. */
+struct plan *workshop_find(struct workshop *shop, const struct dnn_conv *conv)
+{
+    struct plan *plan = shop->keep ? recall(shop, conv) : NULL;
+    if (plan)
+        return plan;
+    shop->had_mishap = false;
+    (void)workshop_make(shop, conv, 1, &plan);
+    if (plan && shop->keep && plan->base.is_compiled_now && !shop->had_mishap)
+        write_down(shop, plan);
+    return plan;
+}
+
 void workshop_clear(struct workshop *shop)
 {
     while (shop->plans) {
         struct plan *next = shop->plans->next;
         (void)shop->libs->cudnnBackendDestroyDescriptor(shop->plans->handle);
-        (void)shop->libs->cudnnBackendDestroyDescriptor(shop->plans->config);
+        if (shop->plans->config)
+            (void)shop->libs->cudnnBackendDestroyDescriptor(shop->plans->config);
+        mem_free(shop->mem, shop->plans->text);
         mem_free(shop->mem, shop->plans);
         shop->plans = next;
     }

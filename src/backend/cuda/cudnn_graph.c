@@ -21,6 +21,7 @@ struct dnn {
     const struct cuda_libs *libs;
     cudaStream_t stream; /* that the handle of the first shop has */
     struct entry *entries;
+    struct dnn_keep *keep;           /* plans on disk; NULL: none */
     struct workshop shop[MAX_SHOPS]; /* the first one is the owner's own and runs the plans */
     int n_shops;
 };
@@ -40,7 +41,7 @@ static enum der_status check(struct dnn *dnn, cudnnStatus_t status, const char *
 static cudnnStatus_t add_shop(struct dnn *dnn)
 {
     struct workshop *shop = &dnn->shop[dnn->n_shops];
-    *shop = (struct workshop){.mem = &dnn->ctx->mem, .libs = dnn->libs};
+    *shop = (struct workshop){.mem = &dnn->ctx->mem, .libs = dnn->libs, .keep = dnn->keep};
     const cudnnStatus_t status = dnn->libs->cudnnCreate(&shop->handle);
     dnn->n_shops += status == CUDNN_STATUS_SUCCESS;
     return status;
@@ -54,9 +55,11 @@ enum der_status dnn_open(struct der_ctx *ctx, const struct cuda_libs *libs, stru
         return ctx_nomem(ctx);
     dnn->ctx = ctx;
     dnn->libs = libs;
-    enum der_status status = check(dnn, add_shop(dnn), "starting");
+    enum der_status status = dnn_keep_open(ctx, libs, &dnn->keep);
+    if (status == DER_OK)
+        status = check(dnn, add_shop(dnn), "starting");
     if (status != DER_OK) {
-        mem_free(&ctx->mem, dnn);
+        dnn_close(dnn);
         return status;
     }
     *out = dnn;
@@ -77,7 +80,18 @@ void dnn_close(struct dnn *dnn)
         mem_free(mem, dnn->entries);
         dnn->entries = next;
     }
+    dnn_keep_close(dnn->keep);
     mem_free(mem, dnn);
+}
+
+struct dnn_counts dnn_count(const struct dnn *dnn)
+{
+    struct dnn_counts counts = {0};
+    for (int i = 0; i < dnn->n_shops; i++) {
+        counts.compiled += dnn->shop[i].counts.compiled;
+        counts.recalled += dnn->shop[i].counts.recalled;
+    }
+    return counts;
 }
 
 /* ---- what was found before --------------------------------------------------------------------------- */
@@ -101,14 +115,15 @@ static struct entry *find_entry(struct entry *entries, const struct dnn_conv *co
     return entries;
 }
 
-/* Only for the thread that owns dnn. */
-static enum der_status make(struct dnn *dnn, const struct dnn_conv *conv, int max,
-                            struct plan **plans, int *n)
+/* Brings the text of a new plan to the disk. Only for the thread that owns dnn, as what comes of it is told to the
+ * context. */
+static void put_away(struct dnn *dnn, struct plan *plan)
 {
-    struct workshop *shop = &dnn->shop[0];
-    shop->is_short = false;
-    *n = workshop_make(shop, conv, max, plans);
-    return shop->is_short ? ctx_nomem(dnn->ctx) : DER_OK;
+    if (!plan || !plan->text)
+        return;
+    dnn_keep_store(dnn->keep, &plan->conv, plan->text, plan->text_size);
+    mem_free(&dnn->ctx->mem, plan->text);
+    plan->text = NULL;
 }
 
 enum der_status dnn_find(struct dnn *dnn, const struct dnn_conv *conv, const struct dnn_plan **plan)
@@ -116,16 +131,18 @@ enum der_status dnn_find(struct dnn *dnn, const struct dnn_conv *conv, const str
     *plan = NULL;
     struct entry *entry = find_entry(dnn->entries, conv);
     if (!entry) {
-        int n;
+        struct workshop *shop = &dnn->shop[0];
         entry = mem_zalloc(&dnn->ctx->mem, 1, sizeof *entry);
         if (!entry)
             return ctx_nomem(dnn->ctx);
         entry->conv = *conv;
-        enum der_status status = make(dnn, conv, 1, &entry->plan, &n);
-        if (status != DER_OK) {
+        shop->is_short = false;
+        entry->plan = workshop_find(shop, conv);
+        if (shop->is_short) {
             mem_free(&dnn->ctx->mem, entry);
-            return status;
+            return ctx_nomem(dnn->ctx);
         }
+        put_away(dnn, entry->plan);
         entry->next = dnn->entries;
         dnn->entries = entry;
     }
@@ -136,9 +153,12 @@ enum der_status dnn_find(struct dnn *dnn, const struct dnn_conv *conv, const str
 enum der_status dnn_find_all(struct dnn *dnn, const struct dnn_conv *conv, int max,
                              const struct dnn_plan **plans, int *n)
 {
-    struct plan *found[MAX_CONFIGS];
-    *n = 0;
-    TRY(make(dnn, conv, max < MAX_CONFIGS ? max : MAX_CONFIGS, found, n));
+    struct plan *found[MAX_CONFIGS] = {NULL};
+    struct workshop *shop = &dnn->shop[0];
+    shop->is_short = false;
+    *n = workshop_make(shop, conv, max < MAX_CONFIGS ? max : MAX_CONFIGS, found);
+    if (shop->is_short)
+        return ctx_nomem(dnn->ctx);
     for (int i = 0; i < *n; i++)
         plans[i] = &found[i]->base;
     return DER_OK;
@@ -173,7 +193,7 @@ static void *maker_main(void *argument)
         if (i >= order->n)
             return NULL;
         struct entry *entry = order->todo[i];
-        (void)workshop_make(maker->shop, &entry->conv, 1, &entry->plan);
+        entry->plan = workshop_find(maker->shop, &entry->conv);
         entry->is_made = !maker->shop->is_short;
     }
 }
@@ -208,6 +228,7 @@ static void keep_made(struct dnn *dnn, const struct order *order)
             mem_free(&dnn->ctx->mem, entry);
             continue;
         }
+        put_away(dnn, entry->plan);
         entry->next = dnn->entries;
         dnn->entries = entry;
     }

@@ -4,7 +4,8 @@
  * A plan is made from the first engine that cuDNN's heuristics propose and that the numbers asked for
  * allow; nothing is chosen by timing, so that the same machine always takes the same kernels. Plans
  * are kept by what they compute: extractors of one shape share them. As many threads as the context has make
- * the plans of a program; which ones they are does not depend on it.
+ * the plans of a program; which ones they are does not depend on it, nor on whether the context has a folder in which
+ * plans of earlier processes are kept (cudnn_keep.h).
  */
 #ifndef CUDNN_GRAPH_H
 #define CUDNN_GRAPH_H
@@ -33,6 +34,12 @@ struct dnn_plan {
     bool is_compiled_now; /* its kernel is made at run time, which takes a while */
 };
 
+/* Where plans came from so far. */
+struct dnn_counts {
+    int compiled; /* their kernels were compiled */
+    int recalled; /* they were kept by an earlier process */
+};
+
 /* Operands by role; those that a pass does not have are NULL. */
 struct dnn_pointers {
     void *image;   /* src or d_src */
@@ -57,6 +64,8 @@ void dnn_prefetch(struct dnn *dnn, const struct dnn_conv *convs, int n);
 /* Plans of up to `max` engines in the order of the heuristics, for those who want to compare. */
 NODISCARD enum der_status dnn_find_all(struct dnn *dnn, const struct dnn_conv *conv, int max,
                                        const struct dnn_plan **plans, int *n);
+
+struct dnn_counts dnn_count(const struct dnn *dnn);
 
 NODISCARD enum der_status dnn_run(struct dnn *dnn, const struct dnn_plan *plan,
                                   const struct dnn_pointers *pointers, cudaStream_t stream);
