@@ -205,7 +205,7 @@ static void show(const struct bench *b, const struct layer *layer, const struct 
 static bool is_there(const struct bench *b, const struct layer *layer, const struct kind *kind)
 {
     const struct cuda_conv_shape shape = shape_of(b, layer);
-    return !kind->conv || (b->has_strips && cuda_strip_sums(&shape));
+    return !kind->conv || (b->has_strips && cuda_strip_sums(&shape, false));
 }
 
 /* Words that are numbers from 0.5 to 2 both as f32 and as bf16, of either sign. */

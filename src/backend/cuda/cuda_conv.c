@@ -326,13 +326,22 @@ static enum der_status run_strip(struct cuda_program *p, const struct cuda_step 
 static enum der_status run_strip_d_src(struct cuda_program *p, const struct cuda_step *step,
                                        cudaStream_t stream)
 {
+    const struct cuda_conv *conv = step->conv;
     const struct operands at = operands_of(&step->node);
+    const void *d_dst = p->values[at.dst].data;
+    const void *weights = derived_at(p, p->derived[conv->derived].offset);
     TRY(prepare_weights(p, step, stream));
-    return cuda_check(
-        p->base.be->ctx,
-        cuda_strip_d_src(&step->conv->shape, p->values[at.src].data, p->values[at.dst].data,
-                         derived_at(p, p->derived[step->conv->derived].offset), stream),
-        "the gradient of small images");
+    if (!conv->norm)
+        return cuda_check(p->base.be->ctx,
+                          cuda_strip_d_src(&conv->shape, p->values[at.src].data, d_dst, weights,
+                                           stream),
+                          "the gradient of small images");
+    struct cuda_bn_grad bn = cuda_bn_grad_of(p, conv->norm);
+    if (conv->norm->is_plain)
+        bn.dst = (struct cuda_rows){0};
+    return cuda_check(p->base.be->ctx,
+                      cuda_strip_d_src_summed(&conv->shape, d_dst, weights, &bn, stream),
+                      "the gradient of small images behind batch norm");
 }
 
 static enum der_status run_sheet(struct cuda_program *p, const struct cuda_step *step,

@@ -3,7 +3,8 @@
  *
  * Kernels of a step seldom fill a GPU from their first microsecond to their last. So the steps that
  * everything waits for stay on the main lane; branches that are needed later (shortcuts, a second
- * head) run on another; and what nothing waits for but the update (gradients of weights) on a third.
+ * head) run on another; what nothing waits for but the update (gradients of weights) on a third; and parts of the
+ * update that come early (cuda_update.c) on a fourth.
  *
  * A step on another lane waits for all of the main lane that comes before it, and for the steps of
  * other lanes whose results it reads; the main lane waits where it reads what another has written.
@@ -88,15 +89,24 @@ static bool writes(const struct cuda_program *p, const struct cuda_step *step, i
     return false;
 }
 
-static bool reads_from(const struct cuda_program *p, const struct cuda_step *step,
-                       const struct cuda_step *producer)
+static bool reads_result(const struct cuda_program *p, const struct node *node,
+                         const struct cuda_step *producer)
 {
-    for (int k = 0; k < step->node.n_in; k++) {
-        int owner = owner_of(p, step->node.in[k]);
+    for (int k = 0; k < node->n_in; k++) {
+        int owner = owner_of(p, node->in[k]);
         if (owner != NO_VALUE && writes(p, producer, owner))
             return true;
     }
     return false;
+}
+
+/* A gradient that does some of batch norm's work reads what that reads (cuda_statistics.c). */
+static bool reads_from(const struct cuda_program *p, const struct cuda_step *step,
+                       const struct cuda_step *producer)
+{
+    const bool is_both = step->node.op == OP_CONV2D_D_SRC && step->conv && step->conv->norm;
+    return reads_result(p, &step->node, producer) ||
+           (is_both && reads_result(p, &step->conv->norm->node, producer));
 }
 
 /* What ends in the update alone. */
@@ -116,6 +126,44 @@ static bool is_sink(const struct cuda_program *p, const struct cuda_step *step)
     }
 }
 
+static bool touches(const struct cuda_program *p, const struct node *node, int owner)
+{
+    for (int k = 0; k < node->n_in; k++)
+        if (owner_of(p, node->in[k]) == owner)
+            return true;
+    for (int k = 0; k < node->n_out; k++)
+        if (owner_of(p, node->out[k]) == owner)
+            return true;
+    return false;
+}
+
+/* Whether nothing behind step i has to do with what it updates. */
+static bool is_final(const struct cuda_program *p, int i)
+{
+    const struct node *sgd = &p->steps[i].node;
+    for (int j = i + 1; j < p->n_steps; j++)
+        for (int k = 0; k < sgd->n_in; k++)
+            if (node_overwrites_input(sgd, k) &&
+                touches(p, &p->steps[j].node, owner_of(p, sgd->in[k])))
+                return false;
+    return true;
+}
+
+static bool may_leave(const struct cuda_program *p, int i)
+{
+    const struct node *node = &p->steps[i].node;
+    if (node->op == OP_SGD)
+        return is_final(p, i);
+    return node->op != OP_JOIN && node->n_out > 0;
+}
+
+static enum cuda_lane lane_of(const struct cuda_program *p, const struct cuda_step *step)
+{
+    if (step->node.op == OP_SGD)
+        return LANE_UPDATE;
+    return is_sink(p, step) ? LANE_SINK : LANE_BRANCH;
+}
+
 /* From the last step to the first: a step leaves the main lane when all that read it have left, or come
  * much later. */
 static void choose_lanes(struct cuda_program *p)
@@ -123,7 +171,7 @@ static void choose_lanes(struct cuda_program *p)
     int n_main = 0; /* steps of the main lane behind step i */
     for (int i = p->n_steps - 1; i >= 0; i--) {
         struct cuda_step *step = &p->steps[i];
-        bool leaves = step->node.op != OP_SGD && step->node.op != OP_JOIN && step->node.n_out > 0;
+        bool leaves = may_leave(p, i);
         int passed = 0; /* of them, those before step j */
         for (int j = i + 1; j < p->n_steps && leaves && passed < SLACK; j++) {
             bool on_main = p->steps[j].lane == LANE_MAIN;
@@ -131,7 +179,7 @@ static void choose_lanes(struct cuda_program *p)
             passed += on_main;
         }
         leaves = leaves && n_main >= SLACK;
-        step->lane = !leaves ? LANE_MAIN : is_sink(p, step) ? LANE_SINK : LANE_BRANCH;
+        step->lane = leaves ? lane_of(p, step) : LANE_MAIN;
         n_main += step->lane == LANE_MAIN;
     }
 }
@@ -139,7 +187,7 @@ static void choose_lanes(struct cuda_program *p)
 void cuda_lanes_plan(struct cuda_program *p)
 {
     int waited[N_LANES][N_LANES]; /* [lane][other]: steps before this one have been waited for */
-    int newest[N_LANES] = {-1, -1, -1};
+    int newest[N_LANES] = {-1, -1, -1, -1};
     choose_lanes(p);
     for (int lane = 0; lane < N_LANES; lane++)
         for (int other = 0; other < N_LANES; other++)

@@ -239,7 +239,7 @@ static void test_sums_are_those_of_the_result(void **state)
         layer.k = (i % STEPS + 1) * STEP;
         layer.h = layer.w = i < STEPS * STEPS ? 32 : 16;
         const struct cuda_conv_shape shape = conv_layer_shape(&layer);
-        for (int j = 0; j < 3 && cuda_strip_sums(&shape); j++) {
+        for (int j = 0; j < 3 && cuda_strip_sums(&shape, false); j++) {
             struct trial t;
             layer.n = batches[j];
             trial_init(&t, &layer);
@@ -261,7 +261,7 @@ static void test_what_cannot_be_summed_is_an_error(void **state)
         .n = 128, .h = 32, .w = 32, .c = 64, .k = 64, .kernel = 3, .stride = 1};
     struct cuda_conv_shape s = conv_layer_shape(&layer);
     float room = 0.0F;
-    assert_true(cuda_strip_sums(&s));
+    assert_true(cuda_strip_sums(&s, false));
     assert_int_equal(cuda_strip_summed(&s, &(struct cuda_thin){0}, NULL, NULL),
                      cudaErrorInvalidValue);
     assert_int_equal(cuda_strip_summed(&s, &(struct cuda_thin){.bias = &room}, &room, NULL),
@@ -271,7 +271,7 @@ static void test_what_cannot_be_summed_is_an_error(void **state)
     assert_int_equal(cuda_strip_summed(&s, &(struct cuda_thin){.relu = true}, &room, NULL),
                      cudaErrorInvalidValue);
     s.c = 16;
-    assert_false(cuda_strip_sums(&s));
+    assert_false(cuda_strip_sums(&s, false));
     assert_int_equal(cuda_strip_summed(&s, &(struct cuda_thin){0}, &room, NULL),
                      cudaErrorInvalidValue);
     const struct cuda_bn frozen = {.src.type = CUDA_BF16, .summed = 1};

@@ -54,10 +54,9 @@ static cudaError_t run_batchnorm(struct cuda_program *p, const struct cuda_step 
     return cuda_bn(&args, stream);
 }
 
-static cudaError_t run_batchnorm_grad(struct cuda_program *p, const struct cuda_step *step,
-                                      cudaStream_t stream)
+struct cuda_bn_grad cuda_bn_grad_of(const struct cuda_program *p, const struct cuda_step *step)
 {
-    const struct cuda_bn_grad args = {
+    return (struct cuda_bn_grad){
         .d_dst = in_rows(p, step, BNG_D_DST),
         .d_dst2 = in_rows(p, step, BNG_D_DST2),
         .src = in_rows(p, step, BNG_SRC),
@@ -75,7 +74,14 @@ static cudaError_t run_batchnorm_grad(struct cuda_program *p, const struct cuda_
         .training = step->node.attr.norm.training,
         .relu = step->node.attr.norm.relu,
         .scratch = step_scratch(p, step),
+        .summed = step->summed_by ? (int)step->summed_by->conv->shape.n : 0,
     };
+}
+
+static cudaError_t run_batchnorm_grad(struct cuda_program *p, const struct cuda_step *step,
+                                      cudaStream_t stream)
+{
+    const struct cuda_bn_grad args = cuda_bn_grad_of(p, step);
     return cuda_bn_grad(&args, stream);
 }
 

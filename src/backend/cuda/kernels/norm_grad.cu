@@ -139,7 +139,7 @@ static cudaError_t launch(const struct cuda_bn_grad *bn, cudaStream_t stream)
 {
     typedef backward<T, V, false> one;
     typedef backward<T, V, true> two;
-    const struct norm_work work = {true, 0, bn->d_src.data != NULL};
+    const struct norm_work work = {true, bn->summed, bn->d_src.data != NULL};
     if (!bn->d_dst2.data)
         return norm_run<one>(bn, work, stream);
     if (bn->d_residual.data) /* from which the second pass has their sum */
@@ -147,8 +147,24 @@ static cudaError_t launch(const struct cuda_bn_grad *bn, cudaStream_t stream)
     return norm_run<two>(bn, work, stream);
 }
 
+/* With sums that are there, all that is left to do is to apply them to what reaches batch norm. */
+static cudaError_t apply_sums(const struct cuda_bn_grad *bn, cudaStream_t stream)
+{
+    const bool is_same = !bn->d_residual.data || bn->d_residual.data == bn->d_dst.data;
+    struct cuda_bn_grad rest = *bn;
+    if (!is_same || bn->src.type != CUDA_BF16 || !bn->training)
+        return cudaErrorInvalidValue;
+    rest.d_dst2 = rest.dst = rest.d_residual = {};
+    rest.relu = false;
+    if (!vectors_fit(&rest.d_dst) || !vectors_fit(&rest.src) || !vectors_fit(&rest.d_src))
+        return cudaErrorInvalidValue;
+    return launch<bf16, VECTOR>(&rest, stream);
+}
+
 cudaError_t cuda_bn_grad(const struct cuda_bn_grad *bn, cudaStream_t stream)
 {
+    if (bn->summed > 0)
+        return apply_sums(bn, stream);
     const bool wide = vectors_fit(&bn->d_dst) && vectors_fit(&bn->d_dst2) &&
                       vectors_fit(&bn->src) && vectors_fit(&bn->dst) && vectors_fit(&bn->d_src) &&
                       vectors_fit(&bn->d_residual);
