@@ -41,7 +41,8 @@ struct cuda_backend {
     enum precision precision; /* of training */
     bool deterministic;
     int thin_most; /* channels: layers of folded networks that have no more are for own kernels */
-    bool weights_apart, gradients_apart, statistics_apart, slopes_apart, update_whole;
+    bool weights_apart, gradients_apart, statistics_apart, slopes_apart, update_whole,
+        norm_in_passes;
     bool strips; /* kernels of strip.cu and strip_weights.cu are wanted, and the GPU can run them */
     bool sheets; /* those of sheet.cu likewise */
     int n_side;  /* streams of `side` that are used */

@@ -26,13 +26,15 @@ static const struct size {
 } SIZES[] = {
     {1, 1, 8},       {7, 5, 8},        {255, 16, 16},    {257, 33, 64},  {300, 9, 24},
     {513, 64, 64},   {2048, 512, 512}, {3001, 40, 64},   {8192, 64, 64}, {1531, 256, 256},
-    {32768, 32, 32}, {4003, 130, 192}, {131072, 16, 16}, {5, 3, 3},
+    {32768, 32, 32}, {4003, 130, 192}, {131072, 16, 16}, {5, 3, 3},      {8192, 60, 64},
+    {8193, 64, 64},  {2049, 100, 128},
 };
 
 /* What is fused into it. */
 struct kind {
     bool training, relu, mask, more; /* more: residual, or d_dst2 and d_residual */
     bool over;                       /* results over operands */
+    bool in_passes;                  /* small images too */
 };
 
 struct trial {
@@ -200,6 +202,7 @@ static cudaError_t run_forward(const struct trial *t)
         .training = t->kind.training,
         .relu = t->kind.relu,
         .scratch = t->scratch,
+        .in_passes = t->kind.in_passes,
     };
     if (t->kind.more)
         bn.residual = rows_at(t, F_RESIDUAL);
@@ -287,6 +290,7 @@ static cudaError_t run_backward(const struct trial *t)
         .training = t->kind.training,
         .relu = t->kind.relu,
         .scratch = t->scratch,
+        .in_passes = t->kind.in_passes,
     };
     if (t->kind.relu)
         bn.dst = rows_at(t, B_DST);
@@ -391,9 +395,10 @@ static void run_twice(const struct trial *t, run_fn *run, const char *what)
 static const char *describe(const struct trial *t, char *text)
 {
     (void)snprintf(text, TEXT_MAX,
-                   "%lld x %lld (%lld), training %d, relu %d, mask %d, more %d, over %d",
+                   "%lld x %lld (%lld), training %d, relu %d, mask %d, more %d, over %d, passes %d",
                    (long long)t->size.rows, (long long)t->size.cols, (long long)t->size.stored,
-                   t->kind.training, t->kind.relu, t->kind.mask, t->kind.more, t->kind.over);
+                   t->kind.training, t->kind.relu, t->kind.mask, t->kind.more, t->kind.over,
+                   t->kind.in_passes);
     return text;
 }
 
@@ -437,10 +442,11 @@ static void try_all(enum cuda_type type, bool backward)
     for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES; s++) {
         struct trial t;
         make(&t, SIZES[s], type);
-        for (unsigned option = 0; option < 32; option++) {
-            if (numbers(&t) > 50000 && option != 31 && option % 12 != 3)
+        for (unsigned option = 0; option < 64; option++) {
+            if (numbers(&t) > 50000 && option != 31 && option != 63 && option % 12 != 3)
                 continue;
-            t.kind = (struct kind){option & 1, option & 2, option & 4, option & 8, option & 16};
+            t.kind = (struct kind){option & 1, option & 2,  option & 4,
+                                   option & 8, option & 16, option & 32};
             (backward ? try_backward : try_forward)(&t);
         }
         drop(&t);

@@ -53,6 +53,7 @@ struct cuda_bn {
     void *scratch; /* cuda_bn_scratch() bytes */
     /* Partial sums that lie in `scratch` already, from cuda_strip_summed(), cuda_bn_sums() bytes; 0: none. */
     int summed;
+    bool in_passes; /* small images are read twice, as large ones are */
 };
 cudaError_t cuda_bn(const struct cuda_bn *bn, cudaStream_t stream);
 
@@ -67,6 +68,7 @@ struct cuda_bn_grad {
     /* Partial sums that lie in `scratch` already, from cuda_strip_d_src_summed(), cuda_bn_sums() bytes; 0: none. d_dst is
      * then what it has written, which d_residual, if there is one, is too; d_dst2 and dst are not read. */
     int summed;
+    bool in_passes; /* as above */
 };
 /* d_src may be the array of any image operand, d_residual that of d_dst, d_dst2 or dst; they must
  * not be each other's. */

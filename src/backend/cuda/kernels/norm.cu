@@ -26,7 +26,7 @@ template <typename T, int WIDTH, bool RESIDUAL> struct forward {
     typedef struct cuda_bn args;
     typedef T number;
     typedef typename accumulator<T>::type A;
-    enum { V = WIDTH, DEPTH = 4, RESIDENT = sizeof(T) == 2 ? 2 : 1 };
+    enum { V = WIDTH, DEPTH = 4, AT_ONCE = 8, RESIDENT = sizeof(T) == 2 ? 2 : 1 };
     enum { A_OF_C, B_OF_C, MEAN, COEFS = means<T>::APART ? 3 : 2 };
 
     struct row {
@@ -62,6 +62,12 @@ template <typename T, int WIDTH, bool RESIDUAL> struct forward {
             sums[i] += (A)x[i];
             sums[V + i] += (A)x[i] * (A)x[i];
         }
+    }
+
+    __device__ static void settle(const struct cuda_bn &bn, int at, int64_t c, row &r,
+                                  A (&sums)[2 * V])
+    {
+        sum(bn, at, c, r, sums);
     }
 
     /* Mean and variance of channel c; in training the running ones move on. */
@@ -128,6 +134,12 @@ template <typename T, int WIDTH, bool RESIDUAL> struct forward {
             x[i] = bn.relu && z < 0.0f ? 0.0f : z;
         }
         vec<T, V>::store((T *)bn.dst.data + at * bn.dst.pitch + c, x);
+    }
+
+    __device__ static void apply_settled(const struct cuda_bn &bn, int at, int64_t c, const row &r,
+                                         const float (&coef)[COEFS][V])
+    {
+        apply(bn, at, c, r, coef);
     }
 };
 

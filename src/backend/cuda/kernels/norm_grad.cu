@@ -12,7 +12,7 @@ template <typename T, int WIDTH, bool SECOND> struct backward {
     typedef T number;
     typedef typename accumulator<T>::type A;
     typedef vec<T, WIDTH> channels;
-    enum { V = WIDTH, DEPTH = 2, RESIDENT = sizeof(T) == 2 ? 2 : 1 };
+    enum { V = WIDTH, DEPTH = 2, AT_ONCE = 4, RESIDENT = sizeof(T) == 2 ? 2 : 1 };
     enum { K_OF_C, S_OF_C, T_OF_C, MEAN, COEFS = means<T>::APART ? 4 : 3 };
 
     struct row {
@@ -60,8 +60,24 @@ template <typename T, int WIDTH, bool SECOND> struct backward {
                                A (&sums)[2 * V])
     {
         float g[V];
-        float x[V];
         combine(bn, r, g);
+        sum_of(bn, at, c, r, g, sums);
+    }
+
+    /* d_dst becomes g, rounded as d_residual is. */
+    __device__ static void settle(const struct cuda_bn_grad &bn, int at, int64_t c, row &r,
+                                  A (&sums)[2 * V])
+    {
+        float g[V];
+        combine(bn, r, g);
+        sum_of(bn, at, c, r, g, sums);
+        r.d_dst = channels::rounded(g);
+    }
+
+    __device__ static void sum_of(const struct cuda_bn_grad &bn, int at, int64_t c, const row &r,
+                                  const float (&g)[V], A (&sums)[2 * V])
+    {
+        float x[V];
         channels::expand(x, r.src);
         if (bn.d_residual.data)
             channels::store((T *)bn.d_residual.data + at * bn.d_residual.pitch + c, g);
@@ -117,12 +133,25 @@ template <typename T, int WIDTH, bool SECOND> struct backward {
     __device__ static void apply(const struct cuda_bn_grad &bn, int at, int64_t c, const row &r,
                                  const float (&coef)[COEFS][V])
     {
-        float g[V];
-        float x[V];
         if (bn.d_residual.data)
-            channels::expand(g, r.d_dst);
-        else
-            combine(bn, r, g);
+            return apply_settled(bn, at, c, r, coef);
+        float g[V];
+        combine(bn, r, g);
+        apply_to(bn, at, c, r, g, coef);
+    }
+
+    __device__ static void apply_settled(const struct cuda_bn_grad &bn, int at, int64_t c,
+                                         const row &r, const float (&coef)[COEFS][V])
+    {
+        float g[V];
+        channels::expand(g, r.d_dst);
+        apply_to(bn, at, c, r, g, coef);
+    }
+
+    __device__ static void apply_to(const struct cuda_bn_grad &bn, int at, int64_t c, const row &r,
+                                    float (&g)[V], const float (&coef)[COEFS][V])
+    {
+        float x[V];
         channels::expand(x, r.src);
 #pragma unroll
         for (int i = 0; i < V; i++) {
