@@ -306,11 +306,14 @@ bool cuda_derived_is_stale(const struct cuda_program *p);
 /* All are up to date with the present versions. */
 void cuda_derived_note(struct cuda_program *p);
 
+/* ---- cuda_parts.c ------------------------------------------------------------------------------- */
+
+/* Parts of updates that can run before the last gradients are there become nodes of their own. g->nodes has room for
+ * CUDA_UPDATE_PARTS more for each update. */
+NODISCARD enum der_status cuda_parts_split(struct arena *arena, struct graph *g);
+
 /* ---- cuda_update.c ------------------------------------------------------------------------------ */
 
-/* Parts of an update that can run before the last gradients are there become nodes of their own. g->nodes has room for
- * CUDA_UPDATE_PARTS more for each update. */
-NODISCARD enum der_status cuda_update_split(struct arena *arena, struct graph *g);
 /* Finds the derived weights that updates can write, and the gradients that they can read as they are computed. */
 NODISCARD enum der_status cuda_update_plan(struct cuda_program *p);
 /* Whether a step writes to a value that has memory of its own. */

@@ -4,7 +4,7 @@
  * Kernels of a step seldom fill a GPU from their first microsecond to their last. So the steps that
  * everything waits for stay on the main lane; branches that are needed later (shortcuts, a second
  * head) run on another; what nothing waits for but the update (gradients of weights) on a third; and parts of the
- * update that come early (cuda_update.c) on a fourth.
+ * update that come early (cuda_parts.c) on a fourth.
  *
  * A step on another lane waits for all of the main lane that comes before it, and for the steps of
  * other lanes whose results it reads; the main lane waits where it reads what another has written.

@@ -284,7 +284,7 @@ static enum der_status reorder(struct cuda_program *p, const struct graph *g, st
     if (!out->nodes)
         return ctx_nomem(p->base.be->ctx);
     cuda_lanes_order(g, out->nodes);
-    return cuda_of(p)->update_whole ? DER_OK : cuda_update_split(&p->arena, out);
+    return cuda_of(p)->update_whole ? DER_OK : cuda_parts_split(&p->arena, out);
 }
 
 /* Answers in bf16 would differ from those in f32 for more than one image in a thousand, so they are computed in
