@@ -94,7 +94,7 @@ template <int FROM_, int TO_, int SIZE_, bool BACKWARDS_> struct strip_plan {
 
     static constexpr int WEIGHTS_AT = STRIPS * STRIP;
     static constexpr int BARRIERS_AT = WEIGHTS_AT + SLOTS * STAGE;
-    static constexpr int SHARED = BARRIERS_AT + (STRIPS + 2 * SLOTS) * 8;
+    static constexpr int SHARED = BARRIERS_AT + (STRIPS + 2 * SLOTS + GROUPS) * 8;
 
     static_assert(FROM % STEP == 0 && (FROM <= 64 || FROM % 64 == 0), "whole steps");
     static_assert(TO <= 64 || TO % 64 == 0, "whole tiles");
@@ -149,6 +149,12 @@ template <class P> __device__ static unsigned full_barrier(unsigned room, int sl
 template <class P> __device__ static unsigned empty_barrier(unsigned room, int slot)
 {
     return room + P::BARRIERS_AT + (P::STRIPS + P::SLOTS + slot) * 8;
+}
+
+/* Where a group waits for the one before it. */
+template <class P> __device__ static unsigned turn_barrier(unsigned room, int group)
+{
+    return room + P::BARRIERS_AT + (P::STRIPS + 2 * P::SLOTS + group) * 8;
 }
 
 /* Panels of paired rows that are no tap of the kernel are outside of the array, and so zeros. */
@@ -563,13 +569,28 @@ template <class P> __device__ static void prepare_barriers(unsigned room)
             barrier_init(full_barrier<P>(room, i), 1);
             barrier_init(empty_barrier<P>(room, i), P::GROUPS * 4);
         }
+        for (int i = 0; i < P::GROUPS; i++)
+            barrier_init(turn_barrier<P>(room, i), 4);
         barriers_publish();
     }
     __syncthreads();
 }
 
 /* Where weights stay, a group begins when the one before has handed in its products, so that one writes while the
- * next computes. */
+ * next computes. The first group begins by itself, and then behind the last. */
+template <class P> __device__ static void wait_for_turn(unsigned room, int group, int turn)
+{
+    if (P::STAYS && group + turn > 0)
+        barrier_wait(turn_barrier<P>(room, group), (group > 0 ? turn : turn - 1) & 1);
+}
+
+template <class P> __device__ static void end_turn(unsigned room, int group)
+{
+    if (P::STAYS && threadIdx.x % 32 == 0)
+        barrier_arrive(turn_barrier<P>(room, (group + 1) % P::GROUPS));
+    __syncwarp();
+}
+
 template <class P, bool SUMMED>
 __device__ static void compute_tile(const struct strip_args &a, const struct strip_slope &slope,
                                     const struct strip_block &block, int group, int turn,
@@ -581,15 +602,11 @@ __device__ static void compute_tile(const struct strip_args &a, const struct str
     const int strip = tile / P::TILES_M / P::COLUMNS;
     const unsigned pixels = block.room + strip * P::STRIP + column * GROUP * P::PIXEL;
     const unsigned weights = block.room + P::WEIGHTS_AT + tile_m * P::WEIGHTS_TILE;
-    const bool is_first = turn == 0 && group == 0;
-    const bool is_last = turn == P::TURNS - 1 && group == P::GROUPS - 1;
     float sums[PRODUCT / 2];
     barrier_wait(strip_barrier<P>(block.room, strip), 0);
-    if (P::STAYS && !is_first)
-        named_wait(1 + group, 256);
+    wait_for_turn<P>(block.room, group, turn);
     multiply_tile<P>(sums, block, P::WEIGHTS_LOW | weights / WORD, P::PIXELS_LOW | pixels / WORD);
-    if (P::STAYS && !is_last)
-        named_arrive(1 + (group + 1) % P::GROUPS, 256);
+    end_turn<P>(block.room, group);
     const lane_place<P> place(block.image, strip, tile_m, column);
     if constexpr (P::BACKWARDS && SUMMED)
         write_slope<P>(sums, a, slope, place, seen);
