@@ -42,7 +42,7 @@ struct cuda_backend {
     bool deterministic;
     int thin_most; /* channels: layers of folded networks that have no more are for own kernels */
     bool weights_apart, gradients_apart, statistics_apart, slopes_apart, update_whole,
-        norm_in_passes;
+        norm_in_passes, zeros_stored;
     bool strips; /* kernels of strip.cu and strip_weights.cu are wanted, and the GPU can run them */
     bool sheets; /* those of sheet.cu likewise */
     int n_side;  /* streams of `side` that are used */
@@ -66,6 +66,8 @@ struct cuda_value {
     int64_t col;    /* alias: first column within it */
     bool image;     /* channels last, padded */
     int64_t stored; /* images: channels with padding */
+    /* Images: a gradient of which the pixels of even rows and columns alone are stored, the others being zeros. */
+    bool sparse;
     size_t offset;  /* into the program's block: temporaries, copies of the caller's images */
     char *data;     /* address of what kernels see, once resolved */
     char *outside;  /* images of the caller: address of the original, once resolved */
@@ -207,6 +209,9 @@ size_t cuda_value_bytes(const struct cuda_program *p, const struct cuda_value *v
 /* Which values are images; the other arrays of rank 4 are weights. image: [n_values]. */
 void cuda_layout_choose(const struct graph *g, bool *image);
 bool cuda_is_conv(enum op op);
+/* Whether an image is the gradient of a strided 1x1 convolution's data, three quarters of which are zeros, and all that
+ * reads it is a gradient of batch norm that adds it to another one. */
+bool cuda_is_sparse(const struct graph *g, int value);
 /* Channels with padding; is_thin: for own kernels. In bf16 cuDNN computes whole tiles of 16, 32 or a multiple of 64
  * channels so much faster that the zeros cost nothing; our own kernels want sixteens (docs/BENCHMARKS.md). The stem's
  * few stay few. */

@@ -33,16 +33,17 @@ static struct cuda_conv_shape shape_of(const struct cuda_program *p, const struc
     const int64_t *src = p->values[at.src].slot.shape.dim;
     const int64_t *weights = p->values[at.weights].slot.shape.dim;
     const int64_t *dst = p->values[at.dst].slot.shape.dim;
+    const bool sparse = p->values[at.src].sparse; /* as without a stride */
     return (struct cuda_conv_shape){.n = src[0],
                                     .c = p->values[at.src].stored,
-                                    .h = src[2],
-                                    .w = src[3],
+                                    .h = sparse ? dst[2] : src[2],
+                                    .w = sparse ? dst[3] : src[3],
                                     .k = p->values[at.dst].stored,
                                     .r = weights[2],
                                     .s = weights[3],
                                     .out_h = dst[2],
                                     .out_w = dst[3],
-                                    .stride = node->attr.conv.stride,
+                                    .stride = sparse ? 1 : node->attr.conv.stride,
                                     .pad = node->attr.conv.pad,
                                     .type = p->type};
 }

@@ -157,6 +157,7 @@ static enum der_status cuda_open(struct der_ctx *ctx, const struct backend_optio
     cuda->slopes_apart = options->tuning.slopes_apart;
     cuda->update_whole = options->tuning.update_whole;
     cuda->norm_in_passes = options->tuning.norm_in_passes;
+    cuda->zeros_stored = options->tuning.zeros_stored;
     cuda->strips = !options->tuning.without_strips;
     cuda->sheets = !options->tuning.without_sheets;
     cuda->thin_most = options->tuning.thin_most > 0 ? options->tuning.thin_most : CUDA_THIN_MOST;

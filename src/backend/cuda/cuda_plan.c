@@ -32,6 +32,8 @@ static enum der_status copy_values(struct cuda_program *p, const struct graph *g
         to->kind = from->kind;
         to->image = image[v];
         to->stored = image[v] ? stored_channels(p, g, v) : 0;
+        to->sparse = image[v] && p->type == CUDA_BF16 && !cuda_of(p)->zeros_stored &&
+                     cuda_is_sparse(g, v);
         to->owner = graph_storage_of(g, v);
         to->col = graph_column_of(g, v);
     }
@@ -122,7 +124,8 @@ size_t cuda_value_bytes(const struct cuda_program *p, const struct cuda_value *v
     size_t element = value_type(p, value) == CUDA_BF16 ? 2 : 4;
     if (!value->image)
         return (size_t)shape_count(*shape) * element;
-    return (size_t)(shape->dim[0] * shape_spatial(*shape) * value->stored) * element;
+    const int64_t pixels = shape->dim[0] * shape_spatial(*shape) / (value->sparse ? 4 : 1);
+    return (size_t)(pixels * value->stored) * element;
 }
 
 /* The item that `value`, written by node i as output k, may take over; -1: none. A convolution writes

@@ -60,6 +60,9 @@ cudaError_t cuda_bn(const struct cuda_bn *bn, cudaStream_t stream);
 struct cuda_bn_grad {
     struct cuda_rows d_dst, d_dst2, src, dst; /* d_dst2 may be absent; dst: present with relu */
     struct cuda_rows d_src, d_residual;       /* each may be absent */
+    /* Of d_dst2 the pixels of even rows and columns alone may be stored, the others being zeros, where images have an even
+     * number of rows and 2^log_w columns; 0: all are. */
+    int log_w;
     const float *gamma, *beta, *mean, *inv_std;
     const float *mask;                /* or NULL */
     float *d_gamma, *d_beta, *d_mask; /* each may be NULL */
@@ -70,8 +73,8 @@ struct cuda_bn_grad {
     int summed;
     bool in_passes; /* as above */
 };
-/* d_src may be the array of any image operand, d_residual that of d_dst, d_dst2 or dst; they must
- * not be each other's. */
+/* d_src may be the array of any image operand, d_residual that of d_dst, d_dst2 or dst, but not of a d_dst2 without zeros;
+ * they must not be each other's. */
 cudaError_t cuda_bn_grad(const struct cuda_bn_grad *bn, cudaStream_t stream);
 
 size_t cuda_bn_scratch(int64_t stored);

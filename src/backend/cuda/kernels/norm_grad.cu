@@ -25,12 +25,25 @@ template <typename T, int WIDTH, bool SECOND> struct backward {
         return channels::fetch((const T *)m.data + at * m.pitch + c);
     }
 
+    __device__ static typename channels::raw read_second(const struct cuda_bn_grad &bn, int at,
+                                                         int64_t c)
+    {
+        if (bn.log_w == 0)
+            return read(bn.d_dst2, at, c);
+        const int x = at & ((1 << bn.log_w) - 1);
+        const int line = at >> bn.log_w; /* of all images */
+        const typename channels::raw zeros = {};
+        if ((x | line) & 1)
+            return zeros;
+        return read(bn.d_dst2, (line / 2 << (bn.log_w - 1)) + x / 2, c);
+    }
+
     __device__ static row fetch(const struct cuda_bn_grad &bn, int at, int64_t c)
     {
         row r;
         r.d_dst = read(bn.d_dst, at, c);
         if (SECOND)
-            r.d_dst2 = read(bn.d_dst2, at, c);
+            r.d_dst2 = read_second(bn, at, c);
         if (bn.relu)
             r.dst = read(bn.dst, at, c);
         r.src = read(bn.src, at, c);
