@@ -34,8 +34,10 @@ enum {
     VECTOR = 8,
     NORM_THREADS = 512,
     NORM_WARPS = NORM_THREADS / 32,
+    LARGE_THREADS = 1024, /* of blocks that have many partial sums to read: half as many read them */
     SUMS_BLOCKS = 128, /* nearly one for each multiprocessor of an H200; all that each leaves is read by all */
-    APPLY_BLOCKS = 256,
+    APPLY_THREADS = 256 * NORM_THREADS,
+    MANY_PARTS = 64,
     COLUMNS_MAX = 2 * SLICE_MAX,
     ROWS_MAX = 1 << 29
 };
@@ -88,30 +90,30 @@ template <int V, int CX> struct slice_of {
 };
 
 /* Where a thread of a block stands. */
-template <int V, int CX> struct stand {
+template <int V, int CX, int THREADS = NORM_THREADS> struct stand {
     int64_t c;
     int row, step;
 
     __device__ stand(const struct walk &w)
         : c((int64_t)blockIdx.x * (V * CX) + threadIdx.x % CX * V),
-          row((int)(blockIdx.y * (NORM_THREADS / CX) + threadIdx.x / CX)),
-          step(w.parts * (NORM_THREADS / CX))
+          row((int)(blockIdx.y * (THREADS / CX) + threadIdx.x / CX)),
+          step(w.parts * (THREADS / CX))
     {
         if (c >= w.stored)
             row = w.rows; /* there are no such channels */
     }
 };
 
-struct norm_room {
-    double warps[NORM_WARPS][COLUMNS_MAX];
+template <int WARPS = NORM_WARPS> struct norm_room {
+    double warps[WARPS][COLUMNS_MAX];
     double mine[COLUMNS_MAX];   /* sums of this block */
     double totals[COLUMNS_MAX]; /* of all */
     float coefs[4][SLICE_MAX];
 };
 
 /* Sums of GROUPS rows of room.warps, column by column. */
-template <int COLUMNS, int GROUPS>
-__device__ void add_groups(struct norm_room &room, double (&sums)[COLUMNS_MAX])
+template <int COLUMNS, int GROUPS, int WARPS>
+__device__ void add_groups(norm_room<WARPS> &room, double (&sums)[COLUMNS_MAX])
 {
     __syncthreads();
     if (threadIdx.x < COLUMNS) {
@@ -151,7 +153,7 @@ template <typename A, int REST, int MASK> struct scatter<A, REST, REST, MASK> {
 
 /* room.mine = the sums of all threads of the block; sums: [0, V) the first, [V, 2 V) the second. */
 template <typename A, int V, int CX>
-__device__ void block_columns(const A (&sums)[2 * V], struct norm_room &room)
+__device__ void block_columns(const A (&sums)[2 * V], norm_room<> &room)
 {
     typedef slice_of<V, CX> slice;
     A mine[slice::REST];
@@ -167,7 +169,7 @@ __device__ void block_columns(const A (&sums)[2 * V], struct norm_room &room)
 
 /* Partial sums: [slice][part][COLUMNS]; as exact as what a thread adds up, since all of them are read by all blocks. */
 template <typename A, int COLUMNS>
-__device__ void leave_partial(A *partial, const struct walk &w, const struct norm_room &room)
+__device__ void leave_partial(A *partial, const struct walk &w, const norm_room<> &room)
 {
     const int64_t part = (int64_t)blockIdx.x * w.summed + blockIdx.y;
     if (threadIdx.x < COLUMNS)
@@ -190,12 +192,12 @@ template <typename A, int N> union pack {
     A x[N];
 };
 
-template <typename A, int COLUMNS>
-__device__ void add_partial(const A *partial, const struct walk &w, struct norm_room &room)
+template <typename A, int COLUMNS, int WARPS>
+__device__ void add_partial(const A *partial, const struct walk &w, norm_room<WARPS> &room)
 {
     enum { MOST = 16 / (int)sizeof(A), PER_WARP = COLUMNS / 32 };
     enum { N = (int)MOST < (int)PER_WARP ? (int)MOST : (int)PER_WARP }; /* no more groups than room.warps has */
-    enum { PACKS = COLUMNS / N, GROUPS = NORM_THREADS / PACKS };
+    enum { PACKS = COLUMNS / N, GROUPS = WARPS * 32 / PACKS };
     enum { AT_ONCE = 4 }; /* the second level of the cache takes its time */
     typedef pack<A, N> numbers;
     const numbers *mine = (const numbers *)partial + (int64_t)blockIdx.x * w.summed * PACKS;
@@ -226,7 +228,8 @@ __device__ void add_partial(const A *partial, const struct walk &w, struct norm_
 template <typename OP, int CX> struct coefs {
     float x[OP::COEFS][OP::V];
 
-    __device__ void make(const typename OP::args &args, struct norm_room &room, int64_t stored)
+    template <int WARPS>
+    __device__ void make(const typename OP::args &args, norm_room<WARPS> &room, int64_t stored)
     {
         enum { WIDTH = OP::V * CX };
         const int i = threadIdx.x;
@@ -255,7 +258,7 @@ __global__ void __launch_bounds__(NORM_THREADS, OP::RESIDENT)
 {
     typedef typename accumulator<typename OP::number>::type A;
     enum { V = OP::V, DEPTH = OP::DEPTH };
-    __shared__ struct norm_room room;
+    __shared__ norm_room<> room;
     const stand<V, CX> at(w);
     A sums[2 * V] = {};
     for (int row = at.row; row < w.rows; row += DEPTH * at.step) {
@@ -290,14 +293,14 @@ __device__ void refetch_rows(const typename OP::args &args, const struct walk &w
             r[k] = OP::refetch(args, row_back(w, i + k * step), c);
 }
 
-template <typename OP, int CX>
-__global__ void __launch_bounds__(NORM_THREADS, OP::RESIDENT)
+template <typename OP, int CX, int THREADS>
+__global__ void __launch_bounds__(THREADS, OP::RESIDENT *NORM_THREADS / THREADS)
     norm_apply_kernel(const typename OP::args args, const struct walk w)
 {
     typedef typename accumulator<typename OP::number>::type A;
     enum { V = OP::V, DEPTH = OP::DEPTH };
-    __shared__ struct norm_room room;
-    const stand<V, CX> at(w);
+    __shared__ norm_room<THREADS / 32> room;
+    const stand<V, CX, THREADS> at(w);
     typename OP::row r[DEPTH];
     coefs<OP, CX> k_of;
     int i = at.row;
@@ -347,7 +350,7 @@ __device__ inline double of_block(const double *mine, unsigned rank)
 }
 
 /* room.totals = the sums of all blocks of a cluster. */
-template <int COLUMNS> __device__ void add_cluster(struct norm_room &room)
+template <int COLUMNS> __device__ void add_cluster(norm_room<> &room)
 {
     cluster_meets();
     if (threadIdx.x < COLUMNS) {
@@ -372,7 +375,7 @@ __global__ void __launch_bounds__(NORM_THREADS, 1)
     typedef typename accumulator<typename OP::number>::type A;
     enum { V = OP::V, AT_ONCE = (int)OP::AT_ONCE < ROWS ? (int)OP::AT_ONCE : ROWS };
     static_assert(ROWS % AT_ONCE == 0, "whole turns");
-    __shared__ struct norm_room room;
+    __shared__ norm_room<> room;
     const stand<V, CX> at(w);
     typename OP::row r[ROWS];
     A sums[2 * V] = {};
@@ -415,7 +418,7 @@ enum norm_manner { NORM_ALONE, NORM_OVERLAPS /* the launch before it */, NORM_IN
 
 template <typename ARGS>
 static cudaError_t norm_start(void (*kernel)(ARGS, struct walk), const ARGS *args, struct walk w,
-                              enum norm_manner manner, cudaStream_t stream)
+                              int threads, enum norm_manner manner, cudaStream_t stream)
 {
     cudaLaunchAttribute attribute = {};
     if (manner == NORM_IN_CLUSTERS) {
@@ -429,7 +432,7 @@ static cudaError_t norm_start(void (*kernel)(ARGS, struct walk), const ARGS *arg
     }
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)w.slices, (unsigned)w.parts);
-    config.blockDim = dim3(NORM_THREADS);
+    config.blockDim = dim3((unsigned)threads);
     config.stream = stream;
     config.attrs = &attribute;
     config.numAttrs = manner == NORM_ALONE ? 0 : 1;
@@ -456,6 +459,15 @@ struct norm_work {
     bool with_rows; /* the second pass has rows to write */
 };
 
+template <typename OP, int CX, int THREADS>
+static cudaError_t norm_apply(const typename OP::args *args, struct walk w, enum norm_manner manner,
+                              cudaStream_t stream)
+{
+    const int parts = parts_for(&w, THREADS / CX, APPLY_THREADS / THREADS);
+    w.parts = parts > 0 ? parts : 1;
+    return norm_start(norm_apply_kernel<OP, CX, THREADS>, args, w, THREADS, manner, stream);
+}
+
 /* The second pass may have an OP of its own. */
 template <typename OP, typename SECOND, int CX>
 static cudaError_t norm_passes(const typename OP::args *args, const struct norm_work &work,
@@ -474,14 +486,17 @@ static cudaError_t norm_passes(const typename OP::args *args, const struct norm_
     const bool is_first = work.sums && work.summed == 0;
     if (is_first) {
         w.parts = w.summed = parts_for(&w, slice::ROWS, SUMS_BLOCKS);
-        error = norm_start(norm_sums_kernel<OP, CX>, args, w, NORM_ALONE, stream);
+        error = norm_start(norm_sums_kernel<OP, CX>, args, w, NORM_THREADS, NORM_ALONE, stream);
         if (error != cudaSuccess)
             return error;
     }
-    w.parts = work.with_rows ? parts_for(&w, slice::ROWS, APPLY_BLOCKS) : 1;
-    w.rows = work.with_rows ? w.rows : 0;
-    return norm_start(norm_apply_kernel<SECOND, CX>, args, w,
-                      is_first && overlaps ? NORM_OVERLAPS : NORM_ALONE, stream);
+    const enum norm_manner manner = is_first && overlaps ? NORM_OVERLAPS : NORM_ALONE;
+    if (!work.with_rows)
+        w.rows = 0;
+    if constexpr ((int)OP::V == (int)VECTOR && sizeof(typename OP::number) == 2)
+        if (w.summed > MANY_PARTS)
+            return norm_apply<SECOND, CX, LARGE_THREADS>(args, w, manner, stream);
+    return norm_apply<SECOND, CX, NORM_THREADS>(args, w, manner, stream);
 }
 
 template <typename OP, int CX, int ROWS>
@@ -492,7 +507,8 @@ static cudaError_t norm_whole(const typename OP::args *args, cudaStream_t stream
     w.stored = args->src.stored;
     w.slices = (int)divide_up(w.stored, slice_of<OP::V, CX>::WIDTH);
     w.parts = CLUSTER;
-    return norm_start(norm_whole_kernel<OP, CX, ROWS>, args, w, NORM_IN_CLUSTERS, stream);
+    return norm_start(norm_whole_kernel<OP, CX, ROWS>, args, w, NORM_THREADS, NORM_IN_CLUSTERS,
+                      stream);
 }
 
 enum { NARROW_ROWS = 8, WIDE_ROWS = 4 }; /* of a thread, in slices of 32 and of 64 channels */

@@ -176,12 +176,38 @@ template <typename T, int WIDTH, bool SECOND> struct backward {
     }
 };
 
+/* The second pass where d_dst is g: two images are read, and more rows can be under way. */
+template <typename T, int WIDTH> struct settled : backward<T, WIDTH, false> {
+    typedef backward<T, WIDTH, false> all;
+    typedef typename all::row row;
+    enum { DEPTH = 4 };
+
+    __device__ static row refetch(const struct cuda_bn_grad &bn, int at, int64_t c)
+    {
+        row r;
+        r.d_dst = all::read(bn.d_dst, at, c);
+        r.src = all::read(bn.src, at, c);
+        return r;
+    }
+
+    __device__ static bool is_early(const struct cuda_bn_grad &)
+    {
+        return true;
+    }
+
+    __device__ static void apply(const struct cuda_bn_grad &bn, int at, int64_t c, const row &r,
+                                 const float (&coef)[all::COEFS][WIDTH])
+    {
+        all::apply_settled(bn, at, c, r, coef);
+    }
+};
+
 template <typename T, int V>
 static cudaError_t launch(const struct cuda_bn_grad *bn, cudaStream_t stream)
 {
     typedef backward<T, V, false> one;
     typedef backward<T, V, true> two;
-    const struct norm_work work = {true, bn->summed, bn->d_src.data != NULL};
+    const struct norm_work work = {true, 0, bn->d_src.data != NULL};
     if (!bn->d_dst2.data)
         return norm_run<one>(bn, work, stream);
     if (bn->d_residual.data) /* from which the second pass has their sum */
@@ -193,14 +219,11 @@ static cudaError_t launch(const struct cuda_bn_grad *bn, cudaStream_t stream)
 static cudaError_t apply_sums(const struct cuda_bn_grad *bn, cudaStream_t stream)
 {
     const bool is_same = !bn->d_residual.data || bn->d_residual.data == bn->d_dst.data;
-    struct cuda_bn_grad rest = *bn;
-    if (!is_same || bn->src.type != CUDA_BF16 || !bn->training)
+    const bool wide = vectors_fit(&bn->d_dst) && vectors_fit(&bn->src) && vectors_fit(&bn->d_src);
+    const struct norm_work work = {true, bn->summed, bn->d_src.data != NULL};
+    if (!is_same || !wide || bn->src.type != CUDA_BF16 || !bn->training)
         return cudaErrorInvalidValue;
-    rest.d_dst2 = rest.dst = rest.d_residual = {};
-    rest.relu = false;
-    if (!vectors_fit(&rest.d_dst) || !vectors_fit(&rest.src) || !vectors_fit(&rest.d_src))
-        return cudaErrorInvalidValue;
-    return launch<bf16, VECTOR>(&rest, stream);
+    return norm_run<backward<bf16, VECTOR, false>, settled<bf16, VECTOR>>(bn, work, stream);
 }
 
 cudaError_t cuda_bn_grad(const struct cuda_bn_grad *bn, cudaStream_t stream)
