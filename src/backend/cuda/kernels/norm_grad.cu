@@ -180,7 +180,7 @@ template <typename T, int WIDTH, bool SECOND> struct backward {
 template <typename T, int WIDTH> struct settled : backward<T, WIDTH, false> {
     typedef backward<T, WIDTH, false> all;
     typedef typename all::row row;
-    enum { DEPTH = 4 };
+    enum { DEPTH = 3 };
 
     __device__ static row refetch(const struct cuda_bn_grad &bn, int at, int64_t c)
     {
