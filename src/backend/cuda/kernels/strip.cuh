@@ -586,6 +586,7 @@ template <class P> __device__ static void wait_for_turn(unsigned room, int group
 
 template <class P> __device__ static void end_turn(unsigned room, int group)
 {
+    __syncwarp(); /* all lanes have seen this turn's phase before the next one can come */
     if (P::STAYS && threadIdx.x % 32 == 0)
         barrier_arrive(turn_barrier<P>(room, (group + 1) % P::GROUPS));
     __syncwarp();
