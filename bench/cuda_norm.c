@@ -31,9 +31,10 @@ static const struct layer {
 static const struct kind {
     const char *name;
     bool backward, residual, mask; /* residual: backward, d_dst2 and d_residual */
-    bool conv, sums, alone; /* a convolution before it, or, backward, the gradient of its data; which leaves sums; nothing
+    bool conv, sums,
+        alone; /* a convolution before it, or, backward, the gradient of its data; which leaves sums; nothing
                              * behind it */
-    int images;             /* that have to be read or written */
+    int images; /* that have to be read or written */
 } KINDS[] = {
     {.name = "forward", .images = 2},
     {.name = "forward +residual", .residual = true, .images = 3},
@@ -50,10 +51,19 @@ static const struct kind {
     {.name = "conv, forward", .conv = true, .images = 4},
     {.name = "conv with sums, forward", .conv = true, .sums = true, .images = 4},
     {.name = "data", .backward = true, .conv = true, .alone = true, .images = 2},
-    {.name = "data with sums", .backward = true, .conv = true, .sums = true, .alone = true, .images = 3},
+    {.name = "data with sums",
+     .backward = true,
+     .conv = true,
+     .sums = true,
+     .alone = true,
+     .images = 3},
     {.name = "data, backward", .backward = true, .conv = true, .images = 6},
     {.name = "data with sums, backward", .backward = true, .conv = true, .sums = true, .images = 5},
-    {.name = "data, backward +residual", .backward = true, .residual = true, .conv = true, .images = 8},
+    {.name = "data, backward +residual",
+     .backward = true,
+     .residual = true,
+     .conv = true,
+     .images = 8},
     {.name = "data with sums, backward +residual",
      .backward = true,
      .residual = true,

@@ -68,10 +68,10 @@ struct cuda_value {
     int64_t stored; /* images: channels with padding */
     /* Images: a gradient of which the pixels of even rows and columns alone are stored, the others being zeros. */
     bool sparse;
-    size_t offset;  /* into the program's block: temporaries, copies of the caller's images */
-    char *data;     /* address of what kernels see, once resolved */
-    char *outside;  /* images of the caller: address of the original, once resolved */
-    int64_t pitch;  /* matrices: elements from one row to the next, once resolved */
+    size_t offset; /* into the program's block: temporaries, copies of the caller's images */
+    char *data;    /* address of what kernels see, once resolved */
+    char *outside; /* images of the caller: address of the original, once resolved */
+    int64_t pitch; /* matrices: elements from one row to the next, once resolved */
     /* A gradient of weights that stays inside the program, as this convolution writes it in bf16, whatever it is
      * bound to; else NULL. */
     const struct cuda_conv *raw;

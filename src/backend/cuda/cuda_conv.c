@@ -332,10 +332,10 @@ static enum der_status run_strip_d_src(struct cuda_program *p, const struct cuda
     const void *weights = derived_at(p, p->derived[conv->derived].offset);
     TRY(prepare_weights(p, step, stream));
     if (!conv->norm)
-        return cuda_check(p->base.be->ctx,
-                          cuda_strip_d_src(&conv->shape, p->values[at.src].data, d_dst, weights,
-                                           stream),
-                          "the gradient of small images");
+        return cuda_check(
+            p->base.be->ctx,
+            cuda_strip_d_src(&conv->shape, p->values[at.src].data, d_dst, weights, stream),
+            "the gradient of small images");
     struct cuda_bn_grad bn = cuda_bn_grad_of(p, conv->norm);
     if (conv->norm->is_plain)
         bn.dst = (struct cuda_rows){0};

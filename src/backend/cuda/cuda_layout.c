@@ -106,7 +106,8 @@ static int n_uses(const struct graph *g, const int *ids, int n, int value)
 static bool has_zeros(const struct graph *g, int value)
 {
     for (int i = 0; i < g->n_nodes; i++)
-        if (n_uses(g, g->nodes[i].out, g->nodes[i].n_out, value) > 0 && leaves_zeros(g, &g->nodes[i]))
+        if (n_uses(g, g->nodes[i].out, g->nodes[i].n_out, value) > 0 &&
+            leaves_zeros(g, &g->nodes[i]))
             return true;
     return false;
 }

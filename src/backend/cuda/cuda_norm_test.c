@@ -322,7 +322,8 @@ static double second_at(const struct trial *t, int64_t k)
         return (double)t->host[B_D_DST2][k];
     if (x % 2 != 0 || line % 2 != 0)
         return 0.0;
-    return (double)t->host[B_D_DST2][(line / 2 * (W / 2) + x / 2) * t->size.stored + k % t->size.stored];
+    return (double)
+        t->host[B_D_DST2][(line / 2 * (W / 2) + x / 2) * t->size.stored + k % t->size.stored];
 }
 
 static void backward_channel(const struct trial *t, int64_t c, struct backward *out)
@@ -412,11 +413,12 @@ static void run_twice(const struct trial *t, run_fn *run, const char *what)
 
 static const char *describe(const struct trial *t, char *text)
 {
-    (void)snprintf(text, TEXT_MAX,
-                   "%lld x %lld (%lld), training %d, relu %d, mask %d, more %d, over %d, passes %d, sparse %d",
-                   (long long)t->size.rows, (long long)t->size.cols, (long long)t->size.stored,
-                   t->kind.training, t->kind.relu, t->kind.mask, t->kind.more, t->kind.over,
-                   t->kind.in_passes, t->kind.sparse);
+    (void)snprintf(
+        text, TEXT_MAX,
+        "%lld x %lld (%lld), training %d, relu %d, mask %d, more %d, over %d, passes %d, sparse %d",
+        (long long)t->size.rows, (long long)t->size.cols, (long long)t->size.stored,
+        t->kind.training, t->kind.relu, t->kind.mask, t->kind.more, t->kind.over, t->kind.in_passes,
+        t->kind.sparse);
     return text;
 }
 

@@ -32,8 +32,8 @@ static enum der_status copy_values(struct cuda_program *p, const struct graph *g
         to->kind = from->kind;
         to->image = image[v];
         to->stored = image[v] ? stored_channels(p, g, v) : 0;
-        to->sparse = image[v] && p->type == CUDA_BF16 && !cuda_of(p)->zeros_stored &&
-                     cuda_is_sparse(g, v);
+        to->sparse =
+            image[v] && p->type == CUDA_BF16 && !cuda_of(p)->zeros_stored && cuda_is_sparse(g, v);
         to->owner = graph_storage_of(g, v);
         to->col = graph_column_of(g, v);
     }
@@ -283,8 +283,8 @@ static enum der_status reorder(struct cuda_program *p, const struct graph *g, st
     int n_updates = 0;
     for (int i = 0; i < g->n_nodes; i++)
         n_updates += g->nodes[i].op == OP_SGD;
-    out->nodes = arena_zalloc(
-        &p->arena, (size_t)(g->n_nodes + n_updates * CUDA_UPDATE_PARTS), sizeof *out->nodes);
+    out->nodes = arena_zalloc(&p->arena, (size_t)(g->n_nodes + n_updates * CUDA_UPDATE_PARTS),
+                              sizeof *out->nodes);
     if (!out->nodes)
         return ctx_nomem(p->base.be->ctx);
     cuda_lanes_order(g, out->nodes);

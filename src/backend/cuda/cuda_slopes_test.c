@@ -24,7 +24,19 @@ static void assert_cuda(cudaError_t error)
 
 /* ---- kernels ------------------------------------------------------------------------------------------- */
 
-enum { GAMMA, BETA, MASK, RUNNING_MEAN, RUNNING_VAR, MEAN, INV_STD, D_GAMMA, D_BETA, D_MASK, N_VECTORS };
+enum {
+    GAMMA,
+    BETA,
+    MASK,
+    RUNNING_MEAN,
+    RUNNING_VAR,
+    MEAN,
+    INV_STD,
+    D_GAMMA,
+    D_BETA,
+    D_MASK,
+    N_VECTORS
+};
 enum { PADDING = 3 }; /* channels that do not count */
 
 /* What is there besides the gradient that comes back from the convolution. */
@@ -99,7 +111,8 @@ static void draw_vectors(const struct trial *t)
     assert_non_null(numbers);
     for (int64_t i = 0; i < n; i++)
         numbers[i] = 0.5F + (float)((uint32_t)i * 2654435761U >> 16) / 65536.0F;
-    assert_cuda(cudaMemcpy(t->vectors, numbers, (size_t)n * sizeof *numbers, cudaMemcpyHostToDevice));
+    assert_cuda(
+        cudaMemcpy(t->vectors, numbers, (size_t)n * sizeof *numbers, cudaMemcpyHostToDevice));
     free(numbers);
 }
 
@@ -108,7 +121,8 @@ static void clear_padding(const struct trial *t)
 {
     const struct cuda_conv_shape *s = &t->a.shape;
     for (int64_t i = 0; i < s->k * 9; i++)
-        assert_cuda(cudaMemset((char *)t->a.weights + ((i + 1) * s->c - PADDING) * 2, 0, PADDING * 2));
+        assert_cuda(
+            cudaMemset((char *)t->a.weights + ((i + 1) * s->c - PADDING) * 2, 0, PADDING * 2));
 }
 
 static void trial_init(struct trial *t, const struct conv_layer *layer)
@@ -455,8 +469,8 @@ static void make(struct fixture *f, int64_t n, bool strips)
 {
     *f = (struct fixture){.ctx = test_ctx_new(1)};
     for (int v = 0; v < N_VALUES; v++) {
-        f->values[v].slot.shape = v == WEIGHTS ? shape_4d(CHANNELS, CHANNELS, 3, 3)
-                                               : shape_4d(n, CHANNELS, SIZE, SIZE);
+        f->values[v].slot.shape =
+            v == WEIGHTS ? shape_4d(CHANNELS, CHANNELS, 3, 3) : shape_4d(n, CHANNELS, SIZE, SIZE);
         f->values[v].stored = CHANNELS;
         f->values[v].owner = v;
         f->values[v].kind = v == WEIGHTS ? VALUE_EXTERNAL : VALUE_TEMP;

@@ -228,8 +228,9 @@ static void take_the_stride_away(struct graph *g, struct node *conv)
 static void test_other_images_are_stored_whole(void **state)
 {
     (void)state;
-    static void (*const changes[])(struct graph *g, struct node *conv) = {
-        remove_second, have_it_seen, read_it_twice, make_it_odd, make_it_broad, take_the_stride_away};
+    static void (*const changes[])(struct graph * g, struct node * conv) = {
+        remove_second, have_it_seen,  read_it_twice,
+        make_it_odd,   make_it_broad, take_the_stride_away};
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         struct der_ctx *ctx = test_ctx_new(1);
         struct net net;
