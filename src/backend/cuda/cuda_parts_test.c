@@ -185,6 +185,22 @@ static void test_an_update_that_has_to_wait_stays_whole(void **state)
     drop(&f);
 }
 
+static void test_without_memory_nothing_is_split(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct arena arena;
+    make(&f, PYRAMID);
+    struct graph g = *f.g;
+    arena_init(&arena, &f.ctx->mem);
+    f.ctx->mem.fail_at = f.ctx->mem.n_allocs + 1;
+    assert_int_equal(cuda_parts_split(&arena, &g), DER_NOMEM);
+    f.ctx->mem.fail_at = 0;
+    assert_int_equal(g.n_nodes, f.g->n_nodes);
+    arena_fini(&arena);
+    drop(&f);
+}
+
 /* What reads a parameter behind the update is to see it changed, so that lanes have to leave it where it is. */
 static void plan_lanes(const struct fixture *f, struct cuda_program *p, bool is_read)
 {
@@ -238,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_the_other_nodes_stay_in_order),
         cmocka_unit_test(test_few_parameters_stay_together),
         cmocka_unit_test(test_an_update_that_has_to_wait_stays_whole),
+        cmocka_unit_test(test_without_memory_nothing_is_split),
         cmocka_unit_test(test_parts_have_a_lane_and_wait_for_their_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

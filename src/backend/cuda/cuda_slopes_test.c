@@ -548,6 +548,7 @@ static void test_a_second_gradient_is_added_on_the_way(void **state)
         assert_int_equal(f.gradient_in[BNG_D_DST2], OTHER_GRADIENT);
         assert_int_equal(f.values[D_RESIDUAL].owner, BACK);
         assert_int_equal(f.values[D_RESIDUAL].kind, VALUE_ALIAS);
+        drop(&f);
         make(&f, 128, true);
         f.norm_in[BN_RESIDUAL] = SRC;
         f.gradient_in[is_second ? BNG_D_DST2 : BNG_D_DST] = BACK;
