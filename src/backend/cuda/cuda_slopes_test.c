@@ -557,16 +557,23 @@ static void test_a_second_gradient_is_added_on_the_way(void **state)
     }
 }
 
-/* The convolution waits for what the gradient of batch norm reads. */
+/* The convolution waits for what the gradient of batch norm reads, which comes so much later that it would leave it to
+ * another lane. */
 static void test_lanes_know_what_is_read_on_the_way(void **state)
 {
     (void)state;
     struct fixture f;
     make(&f, 128, true);
     f.gradient_in[BNG_D_DST2] = OTHER_GRADIENT;
-    cuda_statistics_plan(&f.p);
+    const struct cuda_step gradient = f.steps[GRADIENT];
+    f.steps[GRADIENT] = f.steps[BEHIND];
+    f.steps[BEHIND] = gradient;
     cuda_lanes_plan(&f.p);
     const struct cuda_step *other = &f.steps[OTHER];
+    assert_int_equal(other->lane, LANE_BRANCH);
+    cuda_statistics_plan(&f.p);
+    assert_ptr_equal(f.steps[BEHIND].summed_by, &f.steps[CONV]);
+    cuda_lanes_plan(&f.p);
     assert_true(other->lane == f.steps[CONV].lane || (f.steps[CONV].waits >> other->lane & 1U));
     drop(&f);
 }
