@@ -309,13 +309,13 @@ static void try_strip_weights(struct trials *all, struct spike *s, struct trial 
 {
     enum { CHANNELS = 64, THIRD = 44, ALL = 132 };
     const int tiles = (int)(t->shape.c / CHANNELS * (t->shape.k / CHANNELS));
-    t->splits = cuda_strip_splits(&t->shape, false);
+    t->splits = cuda_strip_splits(&t->shape);
     t->is_rule = true;
     add(all, s, t, expected, host);
     t->is_rule = false;
     for (int blocks = THIRD; blocks <= ALL; blocks += THIRD / 2) {
         const int splits = blocks / tiles;
-        if (splits == t->splits || splits == cuda_strip_splits(&t->shape, false))
+        if (splits == t->splits || splits == cuda_strip_splits(&t->shape))
             continue;
         t->splits = splits;
         add(all, s, t, expected, host);

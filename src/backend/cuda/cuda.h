@@ -108,7 +108,6 @@ struct cuda_conv {
     enum cuda_conv_way way;
     int derived;                  /* index; -1 for CONV2D_D_WEIGHTS */
     enum cuda_type grad_type;     /* CONV2D_D_WEIGHTS: of the gradient as it is computed */
-    int splits;                   /* the same by strip_weights.cu: blocks that share the pixels */
     const struct cuda_step *norm; /* batch norm in whose scratch it leaves partial sums; or NULL */
 };
 
@@ -263,8 +262,6 @@ NODISCARD enum der_status cuda_conv_prefetch(struct cuda_program *p, const struc
 bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *node);
 /* The result of a gradient of weights by cuDNN or strip_weights.cu stays raw. Before memory is planned. */
 void cuda_conv_stay_raw(struct cuda_program *p, struct cuda_step *step);
-/* The last gradient of weights by strip_weights.cu has the GPU to itself. Before any stays raw. */
-void cuda_conv_widen_last(struct cuda_program *p);
 /* Of a gradient of weights as it is computed: [k, r, s, c] with padding. */
 size_t cuda_conv_raw_bytes(const struct cuda_conv *conv);
 
@@ -283,7 +280,7 @@ struct cuda_thin_grad_tile cuda_thin_grad_tile_of(const struct cuda_conv_shape *
 /* True where they are to compute a pass of a convolution, on a GPU that can run them. */
 bool cuda_strip_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass);
 /* Blocks that are to share the pixels of a gradient of weights. */
-int cuda_strip_splits(const struct cuda_conv_shape *shape, bool is_last);
+int cuda_strip_splits(const struct cuda_conv_shape *shape);
 /* Whether a GPU can. */
 NODISCARD enum der_status cuda_strip_runs_on(struct der_ctx *ctx, int device, bool *out);
 

@@ -229,8 +229,9 @@ static enum der_status compute_d_weights(struct cuda_program *p, const struct cu
     }
     if (conv->way == CONV_BY_STRIP)
         return cuda_check(ctx,
-                          cuda_strip_d_weights(&conv->shape, conv->splits, d_weights, src, d_dst,
-                                               step_scratch(p, step) + room, stream),
+                          cuda_strip_d_weights(&conv->shape, cuda_strip_splits(&conv->shape),
+                                               d_weights, src, d_dst, step_scratch(p, step) + room,
+                                               stream),
                           "the gradient of weights of small images");
     return cuda_check(ctx, cuda_conv_d_weights(&conv->shape, d_weights, src, d_dst, stream),
                       "the gradient of weights");
@@ -472,7 +473,8 @@ static size_t gradient_bytes(const struct cuda_program *p, const struct cuda_ste
             cuda_thin_grad_tile_of(&conv->shape, cuda_of(p)->shared);
         return cuda_thin_scratch(&conv->shape, &tile);
     }
-    return cuda_conv_raw_bytes(conv) + cuda_strip_grad_scratch(&conv->shape, conv->splits);
+    const int splits = conv->way == CONV_BY_STRIP ? cuda_strip_splits(&conv->shape) : 0;
+    return cuda_conv_raw_bytes(conv) + cuda_strip_grad_scratch(&conv->shape, splits);
 }
 
 enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
@@ -486,8 +488,6 @@ enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
     conv->way = way_of(p, &step->node);
     conv->grad_type =
         conv->way == CONV_BY_STRIP && step->node.op == OP_CONV2D_D_WEIGHTS ? CUDA_BF16 : CUDA_F32;
-    if (conv->way == CONV_BY_STRIP && step->node.op == OP_CONV2D_D_WEIGHTS)
-        conv->splits = cuda_strip_splits(&conv->shape, false);
     choose_run(step);
     if (step->node.op != OP_CONV2D_D_WEIGHTS)
         TRY(cuda_derived_find(p, step, &conv->derived));
@@ -496,19 +496,6 @@ enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
         step->scratch_bytes = gradient_bytes(p, step);
     step->scratch_bytes += conv->plan ? cuda_aligned(conv->plan->workspace) : 0;
     return DER_OK;
-}
-
-void cuda_conv_widen_last(struct cuda_program *p)
-{
-    for (int i = p->n_steps - 1; i >= 0; i--) {
-        struct cuda_step *step = &p->steps[i];
-        if (step->node.op != OP_CONV2D_D_WEIGHTS || step->conv->way != CONV_BY_STRIP)
-            continue;
-        step->scratch_bytes -= gradient_bytes(p, step);
-        step->conv->splits = cuda_strip_splits(&step->conv->shape, true);
-        step->scratch_bytes += gradient_bytes(p, step);
-        return;
-    }
 }
 
 void cuda_conv_stay_raw(struct cuda_program *p, struct cuda_step *step)

@@ -269,7 +269,6 @@ static enum der_status build(struct cuda_program *p, const struct graph *g, bool
     TRY(cuda_conv_prefetch(p, g));
     TRY(make_steps(p, g, flags));
     cuda_derived_finish(p);
-    cuda_conv_widen_last(p);
     TRY(cuda_update_plan(p));
     cuda_statistics_plan(p);
     cuda_lanes_plan(p);

@@ -20,14 +20,13 @@ bool cuda_strip_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass)
 
 /* Half of the GPU's multiprocessors have a block of the gradient of weights, which runs beside the steps that everything
  * waits for: on all of them it ends earlier by a fifth to a third, but adds up twice as many sums, and an iteration takes
- * longer. The last one has little beside it. */
-int cuda_strip_splits(const struct cuda_conv_shape *s, bool is_last)
+ * longer. */
+int cuda_strip_splits(const struct cuda_conv_shape *s)
 {
-    enum { HALF = 66, CHANNELS = 64, PORTION = 128 /* pixels that a block takes at once */ };
-    const int64_t blocks = is_last ? 2 * HALF : HALF;
+    enum { BLOCKS = 66, CHANNELS = 64, PORTION = 128 /* pixels that a block takes at once */ };
     const int64_t tiles = s->c / CHANNELS * (s->k / CHANNELS);
     const int64_t portions = s->n * s->h * s->w / PORTION;
-    const int64_t splits = blocks / tiles < portions ? blocks / tiles : portions;
+    const int64_t splits = BLOCKS / tiles < portions ? BLOCKS / tiles : portions;
     return splits > 1 ? (int)splits : 1;
 }
 

@@ -296,7 +296,7 @@ static void test_gradients_of_weights_have_their_scratch(void **state)
     struct one_step s;
     step_init(&s, OP_CONV2D_D_WEIGHTS, 128, 64, true);
     const struct cuda_conv *conv = s.step.conv;
-    const int splits = cuda_strip_splits(&conv->shape, false);
+    const int splits = cuda_strip_splits(&conv->shape);
     assert_int_equal(cuda_conv_raw_bytes(conv), 64 * 9 * 64 * 2);
     assert_int_equal(s.step.scratch_bytes,
                      cuda_conv_raw_bytes(conv) + cuda_strip_grad_scratch(&conv->shape, splits));

@@ -69,7 +69,7 @@ static void compare_splits(const struct conv_layer *layer)
     wide.type = CUDA_F32;
     assert_int_equal(cuda_conv_d_weights(&wide, a.expected, a.wide_src, a.wide_dst, NULL),
                      cudaSuccess);
-    compare(&a, cuda_strip_splits(&a.shape, false));
+    compare(&a, cuda_strip_splits(&a.shape));
     for (size_t i = 0; i < sizeof splits / sizeof *splits; i++)
         compare(&a, splits[i]);
     conv_arrays_fini(&a);
@@ -111,7 +111,7 @@ static void test_the_rule_fills_half_of_the_gpu(void **state)
         for (int64_t c = 64; c <= 512; c += 64)
             for (int64_t k = 64; k <= 512; k += 64) {
                 const struct cuda_conv_shape s = shape_of(128, size, c, k);
-                const int splits = cuda_strip_splits(&s, false);
+                const int splits = cuda_strip_splits(&s);
                 const int64_t blocks = c / 64 * (k / 64) * splits;
                 assert_true(blocks <= BLOCKS && (blocks > BLOCKS / 2 || splits == size * size));
                 assert_true(cuda_strip_grad_scratch(&s, splits) <= MOST_SCRATCH);
@@ -125,9 +125,9 @@ static void test_few_pixels_have_few_blocks(void **state)
     const struct cuda_conv_shape few = shape_of(64, 4, 64, 64);
     const struct cuda_conv_shape fewer = shape_of(1, 4, 64, 64);
     const struct cuda_conv_shape wide = shape_of(128, 4, 1024, 1024);
-    assert_int_equal(cuda_strip_splits(&few, false), 64 * 16 / 128);
-    assert_int_equal(cuda_strip_splits(&fewer, false), 1);
-    assert_int_equal(cuda_strip_splits(&wide, false), 1);
+    assert_int_equal(cuda_strip_splits(&few), 64 * 16 / 128);
+    assert_int_equal(cuda_strip_splits(&fewer), 1);
+    assert_int_equal(cuda_strip_splits(&wide), 1);
     assert_int_equal(cuda_strip_grad_scratch(&wide, 1), 0);
 }
 
