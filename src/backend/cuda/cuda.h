@@ -23,7 +23,7 @@ enum { CUDA_UPDATE_PARTS = 3 }; /* of an update, before what is left of it */
 enum { CUDA_SIDE_STREAMS = 12 }; /* for programs that may run side by side */
 
 /* Streams that the steps of one program are spread over; see cuda_lanes.c. */
-enum cuda_lane { LANE_MAIN, LANE_BRANCH, LANE_SINK, LANE_UPDATE, N_LANES };
+enum cuda_lane { LANE_MAIN, LANE_BRANCH, LANE_SINK, N_LANES };
 
 enum { CUDA_STAGES = 2, CUDA_STAGE_BYTES = 4 << 20 };
 

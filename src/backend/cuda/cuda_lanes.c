@@ -3,8 +3,8 @@
  *
  * Kernels of a step seldom fill a GPU from their first microsecond to their last. So the steps that
  * everything waits for stay on the main lane; branches that are needed later (shortcuts, a second
- * head) run on another; what nothing waits for but the update (gradients of weights) on a third; and parts of the
- * update that come early (cuda_parts.c) on a fourth.
+ * head) run on another; and what nothing waits for but the update (gradients of weights), and parts of that which come
+ * early (cuda_parts.c), on a third.
  *
  * A step on another lane waits for all of the main lane that comes before it, and for the steps of
  * other lanes whose results it reads; the main lane waits where it reads what another has written.
@@ -109,7 +109,7 @@ static bool reads_from(const struct cuda_program *p, const struct cuda_step *ste
            (is_both && reads_result(p, &step->conv->norm->node, producer));
 }
 
-/* What ends in the update alone. */
+/* What ends in the update alone, or is a part of it. */
 static bool is_sink(const struct cuda_program *p, const struct cuda_step *step)
 {
     const struct node *node = &step->node;
@@ -120,6 +120,7 @@ static bool is_sink(const struct cuda_program *p, const struct cuda_step *step)
     case OP_LINEAR_D_WEIGHTS:
     case OP_MASK_SPARSITY:
     case OP_MASK_GATE_GRAD:
+    case OP_SGD:
         return true;
     default:
         return false;
@@ -157,13 +158,6 @@ static bool may_leave(const struct cuda_program *p, int i)
     return node->op != OP_JOIN && node->n_out > 0;
 }
 
-static enum cuda_lane lane_of(const struct cuda_program *p, const struct cuda_step *step)
-{
-    if (step->node.op == OP_SGD)
-        return LANE_UPDATE;
-    return is_sink(p, step) ? LANE_SINK : LANE_BRANCH;
-}
-
 /* From the last step to the first: a step leaves the main lane when all that read it have left, or come
  * much later. */
 static void choose_lanes(struct cuda_program *p)
@@ -179,7 +173,7 @@ static void choose_lanes(struct cuda_program *p)
             passed += on_main;
         }
         leaves = leaves && n_main >= SLACK;
-        step->lane = leaves ? lane_of(p, step) : LANE_MAIN;
+        step->lane = !leaves ? LANE_MAIN : is_sink(p, step) ? LANE_SINK : LANE_BRANCH;
         n_main += step->lane == LANE_MAIN;
     }
 }
@@ -187,7 +181,7 @@ static void choose_lanes(struct cuda_program *p)
 void cuda_lanes_plan(struct cuda_program *p)
 {
     int waited[N_LANES][N_LANES]; /* [lane][other]: steps before this one have been waited for */
-    int newest[N_LANES] = {-1, -1, -1, -1};
+    int newest[N_LANES] = {-1, -1, -1};
     choose_lanes(p);
     for (int lane = 0; lane < N_LANES; lane++)
         for (int other = 0; other < N_LANES; other++)

@@ -97,7 +97,7 @@ static void test_shortcuts_begin_with_their_block(void **state)
 static void check_waits(const struct fixture *f)
 {
     int known[N_LANES][N_LANES];
-    int newest[N_LANES] = {-1, -1, -1, -1};
+    int newest[N_LANES] = {-1, -1, -1};
     for (int a = 0; a < N_LANES; a++)
         for (int b = 0; b < N_LANES; b++)
             known[a][b] = -1;

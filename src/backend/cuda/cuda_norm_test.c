@@ -456,6 +456,16 @@ static void try_backward(const struct trial *t)
 
 extern const struct backend_ops cuda_backend;
 
+/* Small images are read once, larger ones in passes. What has no zeros stored is a second gradient of whole images. */
+static bool is_there(const struct trial *t, bool backward)
+{
+    const bool is_small = t->size.rows <= 2048 && t->size.stored % 64 == 0;
+    if (t->kind.in_passes && (t->type != CUDA_BF16 || !is_small))
+        return false;
+    return !t->kind.sparse ||
+           (t->type == CUDA_BF16 && backward && t->kind.more && t->size.rows % (2 * W) == 0);
+}
+
 /* Small sizes with everything fused into them in turn, large ones with some of it. */
 static void try_all(enum cuda_type type, bool backward)
 {
@@ -467,7 +477,7 @@ static void try_all(enum cuda_type type, bool backward)
                 continue;
             t.kind = (struct kind){option & 1,  option & 2,  option & 4, option & 8,
                                    option & 16, option & 32, option & 64};
-            if (t.kind.sparse && (!backward || !t.kind.more || t.size.rows % (2 * W) != 0))
+            if (!is_there(&t, backward))
                 continue;
             (backward ? try_backward : try_forward)(&t);
         }

@@ -85,8 +85,7 @@ static enum der_status make_streams(struct cuda_backend *cuda)
         int priority;
     } streams[N_LANES] = {[LANE_MAIN] = {&cuda->stream, high},
                           [LANE_BRANCH] = {&cuda->lane[LANE_BRANCH], high},
-                          [LANE_SINK] = {&cuda->lane[LANE_SINK], low},
-                          [LANE_UPDATE] = {&cuda->lane[LANE_UPDATE], low}};
+                          [LANE_SINK] = {&cuda->lane[LANE_SINK], low}};
     for (int i = 0; i < N_LANES; i++)
         TRY(cuda_check(ctx,
                        cudaStreamCreateWithPriority(streams[i].stream, cudaStreamNonBlocking,

@@ -221,7 +221,7 @@ static void plan_lanes(const struct fixture *f, struct cuda_program *p, bool is_
     cuda_lanes_plan(p);
 }
 
-static void test_parts_have_a_lane_and_wait_for_their_gradients(void **state)
+static void test_parts_run_beside_the_main_lane(void **state)
 {
     (void)state;
     for (int is_read = 0; is_read < 2; is_read++) {
@@ -232,12 +232,10 @@ static void test_parts_have_a_lane_and_wait_for_their_gradients(void **state)
         const int first = update_of(&f, f.params[LAYERS - 1]);
         const int last = update_of(&f, f.params[0]);
         assert_true(first < last);
-        assert_int_equal(p.steps[first].lane, is_read ? LANE_MAIN : LANE_UPDATE);
+        assert_int_equal(p.steps[first].lane, is_read ? LANE_MAIN : LANE_SINK);
         if (!is_read) {
-            assert_true(p.steps[first].waits >> LANE_SINK & 1U);
             assert_true(p.steps[first].waits >> LANE_MAIN & 1U);
             assert_int_equal(p.steps[last].lane, LANE_MAIN);
-            assert_true(p.steps[last].waits >> LANE_UPDATE & 1U);
             assert_true(p.steps[last].waits >> LANE_SINK & 1U);
         }
         free(p.values);
@@ -255,7 +253,7 @@ int main(void)
         cmocka_unit_test(test_few_parameters_stay_together),
         cmocka_unit_test(test_an_update_that_has_to_wait_stays_whole),
         cmocka_unit_test(test_without_memory_nothing_is_split),
-        cmocka_unit_test(test_parts_have_a_lane_and_wait_for_their_gradients),
+        cmocka_unit_test(test_parts_run_beside_the_main_lane),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

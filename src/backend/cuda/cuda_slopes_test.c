@@ -302,8 +302,34 @@ static struct results run_gradient(const struct trial *t, const struct cuda_bn_g
                             conv_numbers(t->vectors, N_VECTORS * t->a.shape.c, false)};
 }
 
-/* With sums that are there, and from the beginning. Sums are of numbers that have been rounded where there are two
- * gradients, each by 2^-9 at most, but some sixty thousand of them; results in bf16 are squared errors of 2^-8. */
+/* The root of the mean square of what reaches batch norm, times that of the number of pixels: what a sum of random signs comes
+ * to. Factors of batch norm are between 0.5 and 1.5, and its source has a deviation of one after it. */
+static double size_of_sums(const struct trial *t)
+{
+    float *g = conv_numbers(t->a.actual, t->a.n_src, true);
+    double squares = 0.0;
+    for (int64_t i = 0; i < t->a.n_src; i++)
+        squares += (double)g[i] * (double)g[i];
+    free(g);
+    return sqrt(squares / (double)t->a.shape.c);
+}
+
+/* d_gamma, d_beta or d_mask, which has three times the factors. A sum of sixty numbers of a normal distribution is beyond five
+ * deviations once in a million. */
+static void check_vector(const struct trial *t, const float *actual, const float *expected)
+{
+    const double limit = 3.0 * 5.0 * size_of_sums(t) / 512.0 / sqrt(3.0);
+    for (int64_t i = 0; i < t->a.shape.c - PADDING; i++)
+        if (!(fabs((double)actual[i] - (double)expected[i]) <= limit))
+            fail_msg("%s: channel %lld is %g, want %g within %g", t->what, (long long)i,
+                     (double)actual[i], (double)expected[i], limit);
+}
+
+/* With sums that are there, and from the beginning. Where there are two gradients, sums are of numbers that have been rounded,
+ * by 2^-9 of their size at most: that of a sum is the square root of their number times as large, as sums of random signs
+ * are, but those of these numbers, which are spread evenly, are a few times smaller. So errors are held against the size of
+ * such sums, not against what they come to. What batch norm leaves of numbers that differ by 3e-6 of their square differs by
+ * 7e-6 of its own (cuda_statistics_test.c). */
 static void check_gradient(const struct trial *t)
 {
     const int64_t c = t->a.shape.c;
@@ -312,9 +338,12 @@ static void check_gradient(const struct trial *t)
     struct results expected = run_gradient(t, &apart);
     struct results actual = run_gradient(t, &summed);
     for (int i = D_GAMMA; i < (t->kind.mask ? N_VECTORS : D_MASK); i++)
-        assert_tensor_close(actual.vectors + i * c, expected.vectors + i * c, c - PADDING,
-                            t->kind.other ? 1e-6 : 1e-10, t->what);
-    assert_tensor_close(actual.d_src, expected.d_src, t->a.n_src, t->kind.other ? 8e-6 : 1e-7,
+        if (t->kind.other)
+            check_vector(t, actual.vectors + i * c, expected.vectors + i * c);
+        else
+            assert_tensor_close(actual.vectors + i * c, expected.vectors + i * c, c - PADDING,
+                                1e-10, t->what);
+    assert_tensor_close(actual.d_src, expected.d_src, t->a.n_src, t->kind.other ? 2e-5 : 1e-7,
                         t->what);
     free(expected.d_src);
     free(expected.vectors);

@@ -394,7 +394,8 @@ static int64_t result_count(int i, int64_t channels)
 
 /* Sums in another order move means and deviations by a few units of 2^-24, and so a number in ten thousand to its
  * neighbour in bf16, relative 2^-8. Where two gradients meet and sums are left for the gradient, their sum is rounded to
- * bf16: all numbers by 2^-9 at most, a third of its square on average. */
+ * bf16, by 2^-9 at most, which is 3e-6 of its square; what batch norm leaves of it is smaller, and rounded otherwise then:
+ * 7e-6 of the square of what reaches the convolution, 12e-6 of its weights' gradient (computed with these numbers). */
 static void compare_nets(int64_t channels, int64_t size)
 {
     const struct backend_tuning usual = {0};
@@ -412,7 +413,7 @@ static void compare_nets(int64_t channels, int64_t size)
         (void)snprintf(what, sizeof what, "%lld channels, result %d", (long long)channels, i);
         assert_memory_equal(summed[i], again[i], (size_t)n * sizeof(float));
         assert_tensor_close(summed[i], apart[i], n, 1e-6, what);
-        assert_tensor_close(summed[i], slopes[i], n, 4e-6, what);
+        assert_tensor_close(summed[i], slopes[i], n, 2e-5, what);
         free(apart[i]);
         free(slopes[i]);
         free(summed[i]);

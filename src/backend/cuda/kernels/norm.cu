@@ -26,7 +26,7 @@ template <typename T, int WIDTH, bool RESIDUAL> struct forward {
     typedef struct cuda_bn args;
     typedef T number;
     typedef typename accumulator<T>::type A;
-    enum { V = WIDTH, DEPTH = 4, AT_ONCE = 8, RESIDENT = sizeof(T) == 2 ? 2 : 1 };
+    enum { V = WIDTH, DEPTH = 4, RESIDENT = sizeof(T) == 2 ? 2 : 1 };
     enum { A_OF_C, B_OF_C, MEAN, COEFS = means<T>::APART ? 3 : 2 };
 
     struct row {

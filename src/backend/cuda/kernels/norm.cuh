@@ -34,10 +34,8 @@ enum {
     VECTOR = 8,
     NORM_THREADS = 512,
     NORM_WARPS = NORM_THREADS / 32,
-    LARGE_THREADS = 1024, /* of blocks that have many partial sums to read: half as many read them */
     SUMS_BLOCKS = 128, /* nearly one for each multiprocessor of an H200; all that each leaves is read by all */
-    APPLY_THREADS = 256 * NORM_THREADS,
-    MANY_PARTS = 64,
+    APPLY_BLOCKS = 256,
     COLUMNS_MAX = 2 * SLICE_MAX,
     ROWS_MAX = 1 << 29
 };
@@ -90,30 +88,30 @@ template <int V, int CX> struct slice_of {
 };
 
 /* Where a thread of a block stands. */
-template <int V, int CX, int THREADS = NORM_THREADS> struct stand {
+template <int V, int CX> struct stand {
     int64_t c;
     int row, step;
 
     __device__ stand(const struct walk &w)
         : c((int64_t)blockIdx.x * (V * CX) + threadIdx.x % CX * V),
-          row((int)(blockIdx.y * (THREADS / CX) + threadIdx.x / CX)),
-          step(w.parts * (THREADS / CX))
+          row((int)(blockIdx.y * (NORM_THREADS / CX) + threadIdx.x / CX)),
+          step(w.parts * (NORM_THREADS / CX))
     {
         if (c >= w.stored)
             row = w.rows; /* there are no such channels */
     }
 };
 
-template <int WARPS = NORM_WARPS> struct norm_room {
-    double warps[WARPS][COLUMNS_MAX];
+struct norm_room {
+    double warps[NORM_WARPS][COLUMNS_MAX];
     double mine[COLUMNS_MAX];   /* sums of this block */
     double totals[COLUMNS_MAX]; /* of all */
     float coefs[4][SLICE_MAX];
 };
 
 /* Sums of GROUPS rows of room.warps, column by column. */
-template <int COLUMNS, int GROUPS, int WARPS>
-__device__ void add_groups(norm_room<WARPS> &room, double (&sums)[COLUMNS_MAX])
+template <int COLUMNS, int GROUPS>
+__device__ void add_groups(struct norm_room &room, double (&sums)[COLUMNS_MAX])
 {
     __syncthreads();
     if (threadIdx.x < COLUMNS) {
@@ -153,7 +151,7 @@ template <typename A, int REST, int MASK> struct scatter<A, REST, REST, MASK> {
 
 /* room.mine = the sums of all threads of the block; sums: [0, V) the first, [V, 2 V) the second. */
 template <typename A, int V, int CX>
-__device__ void block_columns(const A (&sums)[2 * V], norm_room<> &room)
+__device__ void block_columns(const A (&sums)[2 * V], struct norm_room &room)
 {
     typedef slice_of<V, CX> slice;
     A mine[slice::REST];
@@ -169,7 +167,7 @@ __device__ void block_columns(const A (&sums)[2 * V], norm_room<> &room)
 
 /* Partial sums: [slice][part][COLUMNS]; as exact as what a thread adds up, since all of them are read by all blocks. */
 template <typename A, int COLUMNS>
-__device__ void leave_partial(A *partial, const struct walk &w, const norm_room<> &room)
+__device__ void leave_partial(A *partial, const struct walk &w, const struct norm_room &room)
 {
     const int64_t part = (int64_t)blockIdx.x * w.summed + blockIdx.y;
     if (threadIdx.x < COLUMNS)
@@ -192,12 +190,12 @@ template <typename A, int N> union pack {
     A x[N];
 };
 
-template <typename A, int COLUMNS, int WARPS>
-__device__ void add_partial(const A *partial, const struct walk &w, norm_room<WARPS> &room)
+template <typename A, int COLUMNS>
+__device__ void add_partial(const A *partial, const struct walk &w, struct norm_room &room)
 {
     enum { MOST = 16 / (int)sizeof(A), PER_WARP = COLUMNS / 32 };
     enum { N = (int)MOST < (int)PER_WARP ? (int)MOST : (int)PER_WARP }; /* no more groups than room.warps has */
-    enum { PACKS = COLUMNS / N, GROUPS = WARPS * 32 / PACKS };
+    enum { PACKS = COLUMNS / N, GROUPS = NORM_THREADS / PACKS };
     enum { AT_ONCE = 4 }; /* the second level of the cache takes its time */
     typedef pack<A, N> numbers;
     const numbers *mine = (const numbers *)partial + (int64_t)blockIdx.x * w.summed * PACKS;
@@ -228,8 +226,7 @@ __device__ void add_partial(const A *partial, const struct walk &w, norm_room<WA
 template <typename OP, int CX> struct coefs {
     float x[OP::COEFS][OP::V];
 
-    template <int WARPS>
-    __device__ void make(const typename OP::args &args, norm_room<WARPS> &room, int64_t stored)
+    __device__ void make(const typename OP::args &args, struct norm_room &room, int64_t stored)
     {
         enum { WIDTH = OP::V * CX };
         const int i = threadIdx.x;
@@ -258,7 +255,7 @@ __global__ void __launch_bounds__(NORM_THREADS, OP::RESIDENT)
 {
     typedef typename accumulator<typename OP::number>::type A;
     enum { V = OP::V, DEPTH = OP::DEPTH };
-    __shared__ norm_room<> room;
+    __shared__ struct norm_room room;
     const stand<V, CX> at(w);
     A sums[2 * V] = {};
     for (int row = at.row; row < w.rows; row += DEPTH * at.step) {
@@ -293,14 +290,14 @@ __device__ void refetch_rows(const typename OP::args &args, const struct walk &w
             r[k] = OP::refetch(args, row_back(w, i + k * step), c);
 }
 
-template <typename OP, int CX, int THREADS>
-__global__ void __launch_bounds__(THREADS, OP::RESIDENT *NORM_THREADS / THREADS)
+template <typename OP, int CX>
+__global__ void __launch_bounds__(NORM_THREADS, OP::RESIDENT)
     norm_apply_kernel(const typename OP::args args, const struct walk w)
 {
     typedef typename accumulator<typename OP::number>::type A;
     enum { V = OP::V, DEPTH = OP::DEPTH };
-    __shared__ norm_room<THREADS / 32> room;
-    const stand<V, CX, THREADS> at(w);
+    __shared__ struct norm_room room;
+    const stand<V, CX> at(w);
     typename OP::row r[DEPTH];
     coefs<OP, CX> k_of;
     int i = at.row;
@@ -325,7 +322,11 @@ __global__ void __launch_bounds__(THREADS, OP::RESIDENT *NORM_THREADS / THREADS)
 
 /* ---- images that stay in registers (sm_90) ----------------------------------------------------------- */
 
-enum { CLUSTER = 8 }; /* blocks of a slice, at most what every GPU has room for */
+enum {
+    CLUSTER = 8,    /* blocks of a slice, at most what every GPU has room for */
+    WHOLE_ROWS = 4, /* of a thread */
+    MOST_WHOLE = WHOLE_ROWS * CLUSTER * NORM_THREADS / (SLICE_MAX / VECTOR) /* rows of an image */
+};
 
 /* All threads of a cluster meet; what they wrote before is seen behind. */
 __device__ inline void cluster_meets(void)
@@ -350,7 +351,7 @@ __device__ inline double of_block(const double *mine, unsigned rank)
 }
 
 /* room.totals = the sums of all blocks of a cluster. */
-template <int COLUMNS> __device__ void add_cluster(norm_room<> &room)
+template <int COLUMNS> __device__ void add_cluster(struct norm_room &room)
 {
     cluster_meets();
     if (threadIdx.x < COLUMNS) {
@@ -367,30 +368,25 @@ template <int COLUMNS> __device__ void add_cluster(norm_room<> &room)
     cluster_meets(); /* no block ends, or goes on to write, while others read */
 }
 
-/* ROWS of them for each thread; those of which loads are under way at once are OP::AT_ONCE. */
-template <typename OP, int CX, int ROWS>
+template <typename OP, int CX>
 __global__ void __launch_bounds__(NORM_THREADS, 1)
     norm_whole_kernel(const typename OP::args args, const struct walk w)
 {
     typedef typename accumulator<typename OP::number>::type A;
-    enum { V = OP::V, AT_ONCE = (int)OP::AT_ONCE < ROWS ? (int)OP::AT_ONCE : ROWS };
-    static_assert(ROWS % AT_ONCE == 0, "whole turns");
-    __shared__ norm_room<> room;
+    enum { V = OP::V, ROWS = WHOLE_ROWS };
+    __shared__ struct norm_room room;
     const stand<V, CX> at(w);
     typename OP::row r[ROWS];
     A sums[2 * V] = {};
     coefs<OP, CX> k_of;
 #pragma unroll
-    for (int first = 0; first < ROWS; first += AT_ONCE) {
+    for (int k = 0; k < ROWS; k++)
+        if (at.row + k * at.step < w.rows)
+            r[k] = OP::fetch(args, at.row + k * at.step, at.c);
 #pragma unroll
-        for (int k = first; k < first + AT_ONCE; k++)
-            if (at.row + k * at.step < w.rows)
-                r[k] = OP::fetch(args, at.row + k * at.step, at.c);
-#pragma unroll
-        for (int k = first; k < first + AT_ONCE; k++)
-            if (at.row + k * at.step < w.rows)
-                OP::settle(args, at.row + k * at.step, at.c, r[k], sums);
-    }
+    for (int k = 0; k < ROWS; k++)
+        if (at.row + k * at.step < w.rows)
+            OP::settle(args, at.row + k * at.step, at.c, r[k], sums);
     block_columns<A, V, CX>(sums, room);
     add_cluster<slice_of<V, CX>::COLUMNS>(room);
     k_of.make(args, room, w.stored);
@@ -402,8 +398,8 @@ __global__ void __launch_bounds__(NORM_THREADS, 1)
 
 /* ---- launches ------------------------------------------------------------------------------------ */
 
-/* Whether a launch can begin before the one that it depends on has ended. */
-static inline cudaError_t launches_overlap(bool *out)
+/* Whether a launch can begin before the one that it depends on has ended, and blocks of a cluster read what others have. */
+static inline cudaError_t is_hopper(bool *out)
 {
     int device;
     int major = 0;
@@ -418,7 +414,7 @@ enum norm_manner { NORM_ALONE, NORM_OVERLAPS /* the launch before it */, NORM_IN
 
 template <typename ARGS>
 static cudaError_t norm_start(void (*kernel)(ARGS, struct walk), const ARGS *args, struct walk w,
-                              int threads, enum norm_manner manner, cudaStream_t stream)
+                              enum norm_manner manner, cudaStream_t stream)
 {
     cudaLaunchAttribute attribute = {};
     if (manner == NORM_IN_CLUSTERS) {
@@ -432,7 +428,7 @@ static cudaError_t norm_start(void (*kernel)(ARGS, struct walk), const ARGS *arg
     }
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)w.slices, (unsigned)w.parts);
-    config.blockDim = dim3((unsigned)threads);
+    config.blockDim = dim3(NORM_THREADS);
     config.stream = stream;
     config.attrs = &attribute;
     config.numAttrs = manner == NORM_ALONE ? 0 : 1;
@@ -459,15 +455,6 @@ struct norm_work {
     bool with_rows; /* the second pass has rows to write */
 };
 
-template <typename OP, int CX, int THREADS>
-static cudaError_t norm_apply(const typename OP::args *args, struct walk w, enum norm_manner manner,
-                              cudaStream_t stream)
-{
-    const int parts = parts_for(&w, THREADS / CX, APPLY_THREADS / THREADS);
-    w.parts = parts > 0 ? parts : 1;
-    return norm_start(norm_apply_kernel<OP, CX, THREADS>, args, w, THREADS, manner, stream);
-}
-
 /* The second pass may have an OP of its own. */
 template <typename OP, typename SECOND, int CX>
 static cudaError_t norm_passes(const typename OP::args *args, const struct norm_work &work,
@@ -475,7 +462,7 @@ static cudaError_t norm_passes(const typename OP::args *args, const struct norm_
 {
     typedef slice_of<OP::V, CX> slice;
     bool overlaps = false;
-    cudaError_t error = launches_overlap(&overlaps);
+    cudaError_t error = is_hopper(&overlaps);
     if (error != cudaSuccess)
         return error;
     struct walk w = {};
@@ -486,47 +473,32 @@ static cudaError_t norm_passes(const typename OP::args *args, const struct norm_
     const bool is_first = work.sums && work.summed == 0;
     if (is_first) {
         w.parts = w.summed = parts_for(&w, slice::ROWS, SUMS_BLOCKS);
-        error = norm_start(norm_sums_kernel<OP, CX>, args, w, NORM_THREADS, NORM_ALONE, stream);
+        error = norm_start(norm_sums_kernel<OP, CX>, args, w, NORM_ALONE, stream);
         if (error != cudaSuccess)
             return error;
     }
-    const enum norm_manner manner = is_first && overlaps ? NORM_OVERLAPS : NORM_ALONE;
-    if (!work.with_rows)
-        w.rows = 0;
-    if constexpr ((int)OP::V == (int)VECTOR && sizeof(typename OP::number) == 2)
-        if (w.summed > MANY_PARTS)
-            return norm_apply<SECOND, CX, LARGE_THREADS>(args, w, manner, stream);
-    return norm_apply<SECOND, CX, NORM_THREADS>(args, w, manner, stream);
+    w.parts = work.with_rows ? parts_for(&w, slice::ROWS, APPLY_BLOCKS) : 1;
+    w.rows = work.with_rows ? w.rows : 0;
+    return norm_start(norm_apply_kernel<SECOND, CX>, args, w,
+                      is_first && overlaps ? NORM_OVERLAPS : NORM_ALONE, stream);
 }
 
-template <typename OP, int CX, int ROWS>
-static cudaError_t norm_whole(const typename OP::args *args, cudaStream_t stream)
+/* Larger images, in narrower slices, took longer than two launches do. */
+static inline bool is_small(const struct cuda_rows *src)
 {
-    struct walk w = {};
-    w.rows = (int)args->src.rows;
-    w.stored = args->src.stored;
-    w.slices = (int)divide_up(w.stored, slice_of<OP::V, CX>::WIDTH);
-    w.parts = CLUSTER;
-    return norm_start(norm_whole_kernel<OP, CX, ROWS>, args, w, NORM_THREADS, NORM_IN_CLUSTERS,
-                      stream);
-}
-
-enum { NARROW_ROWS = 8, WIDE_ROWS = 4 }; /* of a thread, in slices of 32 and of 64 channels */
-
-/* Of so many rows and channels, in bf16: whether there is a launch that keeps them in registers. */
-static inline bool is_small(int64_t rows, int64_t stored)
-{
-    enum { MOST_ROWS = NARROW_ROWS * CLUSTER * NORM_THREADS / (SLICE_MAX / 2 / VECTOR) };
-    return rows <= MOST_ROWS && stored % SLICE_MAX == 0;
+    return src->rows <= MOST_WHOLE && src->stored % SLICE_MAX == 0;
 }
 
 template <typename OP>
-static cudaError_t norm_run_small(const typename OP::args *args, cudaStream_t stream)
+static cudaError_t norm_whole(const typename OP::args *args, cudaStream_t stream)
 {
-    enum { WIDE_MOST = WIDE_ROWS * CLUSTER * NORM_THREADS / (SLICE_MAX / VECTOR) };
-    if (args->src.rows <= WIDE_MOST)
-        return norm_whole<OP, SLICE_MAX / VECTOR, WIDE_ROWS>(args, stream);
-    return norm_whole<OP, SLICE_MAX / 2 / VECTOR, NARROW_ROWS>(args, stream);
+    enum { CX = SLICE_MAX / VECTOR };
+    struct walk w = {};
+    w.rows = (int)args->src.rows;
+    w.stored = args->src.stored;
+    w.slices = (int)(w.stored / SLICE_MAX);
+    w.parts = CLUSTER;
+    return norm_start(norm_whole_kernel<OP, CX>, args, w, NORM_IN_CLUSTERS, stream);
 }
 
 /* Partial sums that are there already have slices of this width. */
@@ -538,11 +510,13 @@ static cudaError_t norm_run(const typename OP::args *args, const struct norm_wor
         return cudaErrorInvalidValue;
     if constexpr ((int)OP::V == (int)VECTOR && sizeof(typename OP::number) == 2) {
         const bool is_whole = work.sums && work.summed == 0 && work.with_rows &&
-                              is_small(args->src.rows, args->src.stored);
+                              is_small(&args->src) && !args->in_passes;
         bool has_clusters = false;
-        const cudaError_t error = launches_overlap(&has_clusters);
-        if (error != cudaSuccess || (is_whole && has_clusters && !args->in_passes))
-            return error != cudaSuccess ? error : norm_run_small<OP>(args, stream);
+        const cudaError_t error = is_hopper(&has_clusters);
+        if (error != cudaSuccess)
+            return error;
+        if (is_whole && has_clusters)
+            return norm_whole<OP>(args, stream);
     }
     if constexpr ((int)OP::V == (int)VECTOR) {
         switch (slice_width(args->src.stored)) {

@@ -7,12 +7,15 @@
  */
 #include "backend/cuda/kernels/norm.cuh"
 
-template <typename T, int WIDTH, bool SECOND> struct backward {
+/* d_dst2: absent; as d_dst; without its zeros. */
+enum second { SECOND_NONE, SECOND_WHOLE, SECOND_SPARSE };
+
+template <typename T, int WIDTH, enum second SECOND> struct backward {
     typedef struct cuda_bn_grad args;
     typedef T number;
     typedef typename accumulator<T>::type A;
     typedef vec<T, WIDTH> channels;
-    enum { V = WIDTH, DEPTH = 2, AT_ONCE = 4, RESIDENT = sizeof(T) == 2 ? 2 : 1 };
+    enum { V = WIDTH, DEPTH = 2, RESIDENT = sizeof(T) == 2 ? 2 : 1 };
     enum { K_OF_C, S_OF_C, T_OF_C, MEAN, COEFS = means<T>::APART ? 4 : 3 };
 
     struct row {
@@ -28,7 +31,7 @@ template <typename T, int WIDTH, bool SECOND> struct backward {
     __device__ static typename channels::raw read_second(const struct cuda_bn_grad &bn, int at,
                                                          int64_t c)
     {
-        if (bn.log_w == 0)
+        if (SECOND != SECOND_SPARSE)
             return read(bn.d_dst2, at, c);
         const int x = at & ((1 << bn.log_w) - 1);
         const int line = at >> bn.log_w; /* of all images */
@@ -146,10 +149,11 @@ template <typename T, int WIDTH, bool SECOND> struct backward {
     __device__ static void apply(const struct cuda_bn_grad &bn, int at, int64_t c, const row &r,
                                  const float (&coef)[COEFS][V])
     {
-        if (bn.d_residual.data)
-            return apply_settled(bn, at, c, r, coef);
         float g[V];
-        combine(bn, r, g);
+        if (bn.d_residual.data)
+            channels::expand(g, r.d_dst);
+        else
+            combine(bn, r, g);
         apply_to(bn, at, c, r, g, coef);
     }
 
@@ -177,8 +181,8 @@ template <typename T, int WIDTH, bool SECOND> struct backward {
 };
 
 /* The second pass where d_dst is g: two images are read, and more rows can be under way. */
-template <typename T, int WIDTH> struct settled : backward<T, WIDTH, false> {
-    typedef backward<T, WIDTH, false> all;
+template <typename T, int WIDTH> struct settled : backward<T, WIDTH, SECOND_NONE> {
+    typedef backward<T, WIDTH, SECOND_NONE> all;
     typedef typename all::row row;
     enum { DEPTH = 3 };
 
@@ -205,14 +209,17 @@ template <typename T, int WIDTH> struct settled : backward<T, WIDTH, false> {
 template <typename T, int V>
 static cudaError_t launch(const struct cuda_bn_grad *bn, cudaStream_t stream)
 {
-    typedef backward<T, V, false> one;
-    typedef backward<T, V, true> two;
+    typedef backward<T, V, SECOND_NONE> one;
+    typedef backward<T, V, SECOND_WHOLE> two;
+    typedef backward<T, V, SECOND_SPARSE> sparse;
     const struct norm_work work = {true, 0, bn->d_src.data != NULL};
+    const bool has_sum = bn->d_residual.data != NULL; /* for the second pass */
     if (!bn->d_dst2.data)
         return norm_run<one>(bn, work, stream);
-    if (bn->d_residual.data) /* from which the second pass has their sum */
-        return norm_run<two, one>(bn, work, stream);
-    return norm_run<two>(bn, work, stream);
+    if (bn->log_w > 0)
+        return has_sum ? norm_run<sparse, one>(bn, work, stream)
+                       : norm_run<sparse>(bn, work, stream);
+    return has_sum ? norm_run<two, one>(bn, work, stream) : norm_run<two>(bn, work, stream);
 }
 
 /* With sums that are there, all that is left to do is to apply them to what reaches batch norm. */
@@ -223,7 +230,7 @@ static cudaError_t apply_sums(const struct cuda_bn_grad *bn, cudaStream_t stream
     const struct norm_work work = {true, bn->summed, bn->d_src.data != NULL};
     if (!is_same || !wide || bn->src.type != CUDA_BF16 || !bn->training)
         return cudaErrorInvalidValue;
-    return norm_run<backward<bf16, VECTOR, false>, settled<bf16, VECTOR>>(bn, work, stream);
+    return norm_run<backward<bf16, VECTOR, SECOND_NONE>, settled<bf16, VECTOR>>(bn, work, stream);
 }
 
 cudaError_t cuda_bn_grad(const struct cuda_bn_grad *bn, cudaStream_t stream)
