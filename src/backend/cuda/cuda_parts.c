@@ -1,7 +1,7 @@
 /*
- * Updates in parts. An update reads and writes as much memory as all large images of an iteration together, at the end, when
- * nothing else is left to do. Most parameters are those of the last layers, whose gradients come first: they can be updated
- * while the other gradients are computed, which need memory less.
+ * Updates in parts. An update reads and writes some twenty bytes for every parameter, which is all that the GPU does then.
+ * Most parameters are those of the last layers, whose gradients come first: they can be updated while the other gradients are
+ * computed, which need memory less.
  */
 #include "backend/cuda/cuda.h"
 
