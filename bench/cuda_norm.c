@@ -2,14 +2,16 @@
  * der_cuda_norm: how long batch norm takes, forward and backward, for the layers of ResNet-18 and of the
  * modified ResNet-32, beside the bytes that have to move.
  *
- *     der_cuda_norm [--batch N] [--numbers bf16|f32]
+ *     der_cuda_norm [--batch N] [--numbers bf16|f32] [--passes 1]
  *
  * Every line is one layer with what is fused into it, in microseconds. "hot": the same arrays again and
  * again, which the second-level cache holds where they fit; "cold": other arrays with every launch. Bytes
  * are those of one read of each operand and one write of each result.
  *
  * Where there are kernels for the convolution before it that leave its sums (strip.cu), both alone and one behind the
- * other, with sums and without.
+ * other, with sums and without; and likewise the gradient of a convolution's data ("data") and that of batch norm.
+ *
+ * --passes 1: small images are read twice, as large ones are.
  */
 #include "backend/cuda/kernels.h"
 #include "cuda_replay.h"
@@ -29,8 +31,10 @@ static const struct layer {
 static const struct kind {
     const char *name;
     bool backward, residual, mask; /* residual: backward, d_dst2 and d_residual */
-    bool conv, sums, alone; /* a convolution before it; which leaves sums; nothing behind it */
-    int images;             /* that have to be read or written */
+    bool conv, sums,
+        alone; /* a convolution before it, or, backward, the gradient of its data; which leaves sums; nothing
+                             * behind it */
+    int images; /* that have to be read or written */
 } KINDS[] = {
     {.name = "forward", .images = 2},
     {.name = "forward +residual", .residual = true, .images = 3},
@@ -46,6 +50,26 @@ static const struct kind {
     {.name = "conv with sums", .conv = true, .sums = true, .alone = true, .images = 2},
     {.name = "conv, forward", .conv = true, .images = 4},
     {.name = "conv with sums, forward", .conv = true, .sums = true, .images = 4},
+    {.name = "data", .backward = true, .conv = true, .alone = true, .images = 2},
+    {.name = "data with sums",
+     .backward = true,
+     .conv = true,
+     .sums = true,
+     .alone = true,
+     .images = 3},
+    {.name = "data, backward", .backward = true, .conv = true, .images = 6},
+    {.name = "data with sums, backward", .backward = true, .conv = true, .sums = true, .images = 5},
+    {.name = "data, backward +residual",
+     .backward = true,
+     .residual = true,
+     .conv = true,
+     .images = 8},
+    {.name = "data with sums, backward +residual",
+     .backward = true,
+     .residual = true,
+     .conv = true,
+     .sums = true,
+     .images = 7},
 };
 
 enum { IMAGES = 6, VECTORS = 10, CHANNELS_MAX = 512, LAUNCHES = 24, SETS_MAX = 24 };
@@ -60,6 +84,7 @@ struct bench {
     int batch;
     enum cuda_type type;
     bool has_strips; /* the GPU can run the kernels of strip.cu */
+    bool passes;
 };
 
 /* One measurement. */
@@ -143,13 +168,14 @@ static cudaError_t run_forward(const struct trial *t, int set, cudaStream_t stre
         .relu = true,
         .scratch = t->bench->scratch,
         .summed = t->kind->sums ? t->bench->batch : 0,
+        .in_passes = t->bench->passes,
     };
     if (t->kind->residual)
         bn.residual = image_at(t, set, 2);
     return cuda_bn(&bn, stream);
 }
 
-static cudaError_t run_backward(const struct trial *t, int set, cudaStream_t stream)
+static struct cuda_bn_grad gradient_of(const struct trial *t, int set)
 {
     struct cuda_bn_grad bn = {
         .d_dst = image_at(t, set, 0),
@@ -167,11 +193,32 @@ static cudaError_t run_backward(const struct trial *t, int set, cudaStream_t str
         .training = true,
         .relu = true,
         .scratch = t->bench->scratch,
+        .summed = t->kind->sums ? t->bench->batch : 0,
+        .in_passes = t->bench->passes,
     };
     if (t->kind->residual) {
         bn.d_dst2 = image_at(t, set, 4);
-        bn.d_residual = image_at(t, set, 5);
+        bn.d_residual = image_at(t, set, t->kind->sums ? 0 : 5);
     }
+    return bn;
+}
+
+/* Its result is what run_backward() reads. */
+static cudaError_t run_data(const struct trial *t, int set, cudaStream_t stream)
+{
+    const struct cuda_conv_shape shape = shape_of(t->bench, t->layer);
+    const void *d_dst = image_at(t, set, 3).data;
+    const void *weights = image_at(t, set, 2).data;
+    struct cuda_bn_grad bn = gradient_of(t, set);
+    if (!t->kind->residual)
+        bn.dst = (struct cuda_rows){0};
+    return t->kind->sums ? cuda_strip_d_src_summed(&shape, d_dst, weights, &bn, stream)
+                         : cuda_strip_d_src(&shape, bn.d_dst.data, d_dst, weights, stream);
+}
+
+static cudaError_t run_backward(const struct trial *t, int set, cudaStream_t stream)
+{
+    const struct cuda_bn_grad bn = gradient_of(t, set);
     return cuda_bn_grad(&bn, stream);
 }
 
@@ -179,7 +226,9 @@ static bool launch(void *user, int i, cudaStream_t stream)
 {
     const struct trial *t = user;
     const int set = i % t->n_sets;
-    cudaError_t error = t->kind->conv ? run_conv(t, set, stream) : cudaSuccess;
+    cudaError_t error = cudaSuccess;
+    if (t->kind->conv)
+        error = t->kind->backward ? run_data(t, set, stream) : run_conv(t, set, stream);
     if (error == cudaSuccess && !t->kind->alone)
         error = t->kind->backward ? run_backward(t, set, stream) : run_forward(t, set, stream);
     return replay_fine(error, t->kind->name);
@@ -197,7 +246,7 @@ static void show(const struct bench *b, const struct layer *layer, const struct 
     const double hot = replay_measure(launch, &t, LAUNCHES, b->stream);
     t.n_sets = (int)n_sets;
     const double cold = replay_measure(launch, &t, LAUNCHES, b->stream);
-    printf("%-10s %-25s %5.1f MB  hot %5.1f us %4.1f TB/s  cold %5.1f us %4.1f TB/s\n", layer->name,
+    printf("%-10s %-34s %5.1f MB  hot %5.1f us %4.1f TB/s  cold %5.1f us %4.1f TB/s\n", layer->name,
            kind->name, 1e-6 * moved, hot, 1e-6 * moved / hot, cold, 1e-6 * moved / cold);
     (void)fflush(stdout);
 }
@@ -205,7 +254,7 @@ static void show(const struct bench *b, const struct layer *layer, const struct 
 static bool is_there(const struct bench *b, const struct layer *layer, const struct kind *kind)
 {
     const struct cuda_conv_shape shape = shape_of(b, layer);
-    return !kind->conv || (b->has_strips && cuda_strip_sums(&shape));
+    return !kind->conv || (b->has_strips && cuda_strip_sums(&shape, kind->backward));
 }
 
 /* Words that are numbers from 0.5 to 2 both as f32 and as bf16, of either sign. */
@@ -246,6 +295,8 @@ int main(int argc, char **argv)
             b.batch = (int)strtol(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "--numbers") == 0)
             b.type = strcmp(argv[i + 1], "f32") == 0 ? CUDA_F32 : CUDA_BF16;
+        if (strcmp(argv[i], "--passes") == 0)
+            b.passes = strcmp(argv[i + 1], "1") == 0;
     }
     struct cudaDeviceProp gpu;
     if (b.batch < 1 || b.batch > 256 || !start(&b) ||

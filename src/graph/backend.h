@@ -49,8 +49,12 @@ struct backend_tuning {
     bool weights_apart;   /* cuda: the update leaves weights in bf16 to a launch of their own */
     bool gradients_apart; /* cuda: gradients in bf16 are written out before the update reads them */
     bool statistics_apart; /* cuda: no convolution leaves sums for the batch norm behind it */
-    bool without_strips;   /* cuda: no kernels of strip*.cu and sheet.cu; sums in another order */
-    bool without_sheets;   /* cuda: none of sheet.cu, nor the padding that they want */
+    bool slopes_apart;     /* cuda: nor for the gradient of batch norm */
+    bool norm_in_passes;   /* cuda: batch norm reads small images twice, as it does large ones */
+    bool zeros_stored; /* cuda: gradients of strided 1x1 convolutions have memory for their zeros */
+    bool update_whole; /* cuda: parameters are updated when all gradients are there */
+    bool without_strips; /* cuda: no kernels of strip*.cu and sheet.cu; sums in another order */
+    bool without_sheets; /* cuda: none of sheet.cu, nor the padding that they want */
 };
 
 struct backend_options {

@@ -18,6 +18,8 @@ enum {
     CUDA_THIN_MOST = 80   /* channels: up to here own kernels want sixteens, not tiles */
 };
 
+enum { CUDA_UPDATE_PARTS = 3 }; /* of an update, before what is left of it */
+
 enum { CUDA_SIDE_STREAMS = 12 }; /* for programs that may run side by side */
 
 /* Streams that the steps of one program are spread over; see cuda_lanes.c. */
@@ -39,7 +41,8 @@ struct cuda_backend {
     enum precision precision; /* of training */
     bool deterministic;
     int thin_most; /* channels: layers of folded networks that have no more are for own kernels */
-    bool weights_apart, gradients_apart, statistics_apart;
+    bool weights_apart, gradients_apart, statistics_apart, slopes_apart, update_whole,
+        norm_in_passes, zeros_stored;
     bool strips; /* kernels of strip.cu and strip_weights.cu are wanted, and the GPU can run them */
     bool sheets; /* those of sheet.cu likewise */
     int n_side;  /* streams of `side` that are used */
@@ -63,10 +66,12 @@ struct cuda_value {
     int64_t col;    /* alias: first column within it */
     bool image;     /* channels last, padded */
     int64_t stored; /* images: channels with padding */
-    size_t offset;  /* into the program's block: temporaries, copies of the caller's images */
-    char *data;     /* address of what kernels see, once resolved */
-    char *outside;  /* images of the caller: address of the original, once resolved */
-    int64_t pitch;  /* matrices: elements from one row to the next, once resolved */
+    /* Images: a gradient of which the pixels of even rows and columns alone are stored, the others being zeros. */
+    bool sparse;
+    size_t offset; /* into the program's block: temporaries, copies of the caller's images */
+    char *data;    /* address of what kernels see, once resolved */
+    char *outside; /* images of the caller: address of the original, once resolved */
+    int64_t pitch; /* matrices: elements from one row to the next, once resolved */
     /* A gradient of weights that stays inside the program, as this convolution writes it in bf16, whatever it is
      * bound to; else NULL. */
     const struct cuda_conv *raw;
@@ -120,8 +125,10 @@ struct cuda_step {
     struct cuda_gemm *gemm; /* matrix products; in the arena */
     size_t scratch;         /* offset into the program's block */
     size_t scratch_bytes;
-    /* BATCHNORM: the convolution that leaves partial sums in the scratch, one part for each picture; or NULL. */
+    /* BATCHNORM, BATCHNORM_GRAD: the convolution, or gradient of one, that leaves partial sums in the scratch, one part for
+     * each picture; or NULL. */
     const struct cuda_step *summed_by;
+    bool is_plain;   /* BATCHNORM_GRAD that has this: forwards there was no residual */
     size_t counters; /* index of the first of the step's counters */
     size_t table;    /* offset of the step's table among the program's tables */
     size_t table_bytes;
@@ -201,6 +208,9 @@ size_t cuda_value_bytes(const struct cuda_program *p, const struct cuda_value *v
 /* Which values are images; the other arrays of rank 4 are weights. image: [n_values]. */
 void cuda_layout_choose(const struct graph *g, bool *image);
 bool cuda_is_conv(enum op op);
+/* Whether an image is the gradient of a strided 1x1 convolution's data, three quarters of which are zeros, and all that
+ * reads it is a gradient of batch norm that adds it to another one. */
+bool cuda_is_sparse(const struct graph *g, int value);
 /* Channels with padding; is_thin: for own kernels. In bf16 cuDNN computes whole tiles of 16, 32 or a multiple of 64
  * channels so much faster that the zeros cost nothing; our own kernels want sixteens (docs/BENCHMARKS.md). The stem's
  * few stay few. */
@@ -238,6 +248,8 @@ void cuda_sequence_drop(struct backend *be, struct sequence *sequence);
 /* ---- cuda_steps.c: steps that are neither convolution nor matrix product ---------------------------- */
 
 NODISCARD enum der_status cuda_step_init(struct cuda_program *p, struct cuda_step *step);
+/* Of a BATCHNORM_GRAD. */
+struct cuda_bn_grad cuda_bn_grad_of(const struct cuda_program *p, const struct cuda_step *step);
 /* Fills in the step's table for the current addresses. */
 void cuda_step_table(struct cuda_program *p, struct cuda_step *step);
 
@@ -299,16 +311,25 @@ bool cuda_derived_is_stale(const struct cuda_program *p);
 /* All are up to date with the present versions. */
 void cuda_derived_note(struct cuda_program *p);
 
+/* ---- cuda_parts.c ------------------------------------------------------------------------------- */
+
+/* Parts of updates that can run before the last gradients are there become nodes of their own. g->nodes has room for
+ * CUDA_UPDATE_PARTS more for each update. */
+NODISCARD enum der_status cuda_parts_split(struct arena *arena, struct graph *g);
+
 /* ---- cuda_update.c ------------------------------------------------------------------------------ */
 
 /* Finds the derived weights that updates can write, and the gradients that they can read as they are computed. */
 NODISCARD enum der_status cuda_update_plan(struct cuda_program *p);
+/* Whether a step writes to a value that has memory of its own. */
+bool cuda_writes(const struct cuda_program *p, int step, int value);
 /* The only step that writes a value; -1 when none does, or several. */
 int cuda_only_writer(const struct cuda_program *p, int value);
 
 /* ---- cuda_statistics.c -------------------------------------------------------------------------- */
 
-/* Finds the convolutions that leave the sums of the batch norm behind them. Before memory is planned. */
+/* Finds the convolutions that leave the sums of the batch norm behind them, and gradients of convolutions that leave those
+ * of its gradient. Before lanes and memory are planned. */
 void cuda_statistics_plan(struct cuda_program *p);
 /* The step that first writes to the scratch of step i: itself, or the convolution that leaves its sums there. */
 int cuda_statistics_first(const struct cuda_program *p, int i);

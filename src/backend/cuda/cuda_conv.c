@@ -33,16 +33,17 @@ static struct cuda_conv_shape shape_of(const struct cuda_program *p, const struc
     const int64_t *src = p->values[at.src].slot.shape.dim;
     const int64_t *weights = p->values[at.weights].slot.shape.dim;
     const int64_t *dst = p->values[at.dst].slot.shape.dim;
+    const bool sparse = p->values[at.src].sparse; /* as without a stride */
     return (struct cuda_conv_shape){.n = src[0],
                                     .c = p->values[at.src].stored,
-                                    .h = src[2],
-                                    .w = src[3],
+                                    .h = sparse ? dst[2] : src[2],
+                                    .w = sparse ? dst[3] : src[3],
                                     .k = p->values[at.dst].stored,
                                     .r = weights[2],
                                     .s = weights[3],
                                     .out_h = dst[2],
                                     .out_w = dst[3],
-                                    .stride = node->attr.conv.stride,
+                                    .stride = sparse ? 1 : node->attr.conv.stride,
                                     .pad = node->attr.conv.pad,
                                     .type = p->type};
 }
@@ -326,13 +327,22 @@ static enum der_status run_strip(struct cuda_program *p, const struct cuda_step 
 static enum der_status run_strip_d_src(struct cuda_program *p, const struct cuda_step *step,
                                        cudaStream_t stream)
 {
+    const struct cuda_conv *conv = step->conv;
     const struct operands at = operands_of(&step->node);
+    const void *d_dst = p->values[at.dst].data;
+    const void *weights = derived_at(p, p->derived[conv->derived].offset);
     TRY(prepare_weights(p, step, stream));
-    return cuda_check(
-        p->base.be->ctx,
-        cuda_strip_d_src(&step->conv->shape, p->values[at.src].data, p->values[at.dst].data,
-                         derived_at(p, p->derived[step->conv->derived].offset), stream),
-        "the gradient of small images");
+    if (!conv->norm)
+        return cuda_check(
+            p->base.be->ctx,
+            cuda_strip_d_src(&conv->shape, p->values[at.src].data, d_dst, weights, stream),
+            "the gradient of small images");
+    struct cuda_bn_grad bn = cuda_bn_grad_of(p, conv->norm);
+    if (conv->norm->is_plain)
+        bn.dst = (struct cuda_rows){0};
+    return cuda_check(p->base.be->ctx,
+                      cuda_strip_d_src_summed(&conv->shape, d_dst, weights, &bn, stream),
+                      "the gradient of small images behind batch norm");
 }
 
 static enum der_status run_sheet(struct cuda_program *p, const struct cuda_step *step,

@@ -77,6 +77,67 @@ void cuda_layout_choose(const struct graph *g, bool *image)
     }
 }
 
+/* ---- zeros ------------------------------------------------------------------------------------- */
+
+static bool is_power_of_two(int64_t n)
+{
+    return n > 1 && (n & (n - 1)) == 0;
+}
+
+static bool leaves_zeros(const struct graph *g, const struct node *node)
+{
+    if (node->op != OP_CONV2D_D_SRC)
+        return false;
+    const int64_t *weights = g->values[node->in[CONV_D_SRC_WEIGHTS]].shape.dim;
+    const int64_t *size = g->values[node->out[0]].shape.dim;
+    return weights[2] == 1 && weights[3] == 1 && node->attr.conv.stride == 2 &&
+           node->attr.conv.pad == 0 && size[2] % 2 == 0 && is_power_of_two(size[3]);
+}
+
+/* Of so many operands, those that have memory of a value. */
+static int n_uses(const struct graph *g, const int *ids, int n, int value)
+{
+    int count = 0;
+    for (int k = 0; k < n; k++)
+        count += ids[k] != NO_VALUE && graph_storage_of(g, ids[k]) == value;
+    return count;
+}
+
+static bool has_zeros(const struct graph *g, int value)
+{
+    for (int i = 0; i < g->n_nodes; i++)
+        if (n_uses(g, g->nodes[i].out, g->nodes[i].n_out, value) > 0 &&
+            leaves_zeros(g, &g->nodes[i]))
+            return true;
+    return false;
+}
+
+static bool adds_to_another(const struct graph *g, const struct node *node, int value)
+{
+    if (node->op != OP_BATCHNORM_GRAD)
+        return false;
+    const int first = node->in[BNG_D_DST];
+    const int second = node->in[BNG_D_DST2];
+    const int other = first == value ? second : first;
+    return (first == value || second == value) && other != NO_VALUE && other != value &&
+           !has_zeros(g, other);
+}
+
+bool cuda_is_sparse(const struct graph *g, int value)
+{
+    int n_reads = 0;
+    int n_writes = 0;
+    bool is_added = false;
+    if (g->values[value].kind != VALUE_TEMP || !has_zeros(g, value))
+        return false;
+    for (int i = 0; i < g->n_nodes; i++) {
+        n_reads += n_uses(g, g->nodes[i].in, g->nodes[i].n_in, value);
+        n_writes += n_uses(g, g->nodes[i].out, g->nodes[i].n_out, value);
+        is_added |= adds_to_another(g, &g->nodes[i], value);
+    }
+    return n_reads == 1 && n_writes == 1 && is_added;
+}
+
 /* ---- channels ------------------------------------------------------------------------------------ */
 
 int64_t cuda_padded(enum cuda_type type, bool is_thin, int64_t channels)

@@ -26,14 +26,19 @@ static const struct size {
 } SIZES[] = {
     {1, 1, 8},       {7, 5, 8},        {255, 16, 16},    {257, 33, 64},  {300, 9, 24},
     {513, 64, 64},   {2048, 512, 512}, {3001, 40, 64},   {8192, 64, 64}, {1531, 256, 256},
-    {32768, 32, 32}, {4003, 130, 192}, {131072, 16, 16}, {5, 3, 3},
+    {32768, 32, 32}, {4003, 130, 192}, {131072, 16, 16}, {5, 3, 3},      {8192, 60, 64},
+    {8193, 64, 64},  {2049, 100, 128}, {504, 60, 64},
 };
 
 /* What is fused into it. */
 struct kind {
     bool training, relu, mask, more; /* more: residual, or d_dst2 and d_residual */
     bool over;                       /* results over operands */
+    bool in_passes;                  /* small images too */
+    bool sparse;                     /* backward: d_dst2 without its zeros */
 };
+
+enum { LOG_W = 2, W = 1 << LOG_W }; /* columns of images, where that counts */
 
 struct trial {
     struct size size;
@@ -200,6 +205,7 @@ static cudaError_t run_forward(const struct trial *t)
         .training = t->kind.training,
         .relu = t->kind.relu,
         .scratch = t->scratch,
+        .in_passes = t->kind.in_passes,
     };
     if (t->kind.more)
         bn.residual = rows_at(t, F_RESIDUAL);
@@ -267,7 +273,7 @@ static int d_src_of(const struct trial *t)
 
 static int d_residual_of(const struct trial *t)
 {
-    return t->kind.over ? B_D_DST2 : B_D_RESIDUAL;
+    return t->kind.over && !t->kind.sparse ? B_D_DST2 : B_D_RESIDUAL;
 }
 
 static cudaError_t run_backward(const struct trial *t)
@@ -287,12 +293,15 @@ static cudaError_t run_backward(const struct trial *t)
         .training = t->kind.training,
         .relu = t->kind.relu,
         .scratch = t->scratch,
+        .in_passes = t->kind.in_passes,
     };
     if (t->kind.relu)
         bn.dst = rows_at(t, B_DST);
     if (t->kind.more) {
         bn.d_dst2 = rows_at(t, B_D_DST2);
         bn.d_residual = rows_at(t, d_residual_of(t));
+        bn.log_w = t->kind.sparse ? LOG_W : 0;
+        bn.d_dst2.rows /= t->kind.sparse ? 4 : 1;
     }
     cudaError_t error = cuda_bn_grad(&bn, NULL);
     return error == cudaSuccess ? cudaDeviceSynchronize() : error;
@@ -302,6 +311,20 @@ static cudaError_t run_backward(const struct trial *t)
 struct backward {
     double *g, *d_src, *d_gamma, *d_beta, *d_mask;
 };
+
+/* Number k of the second gradient. */
+static double second_at(const struct trial *t, int64_t k)
+{
+    const int64_t row = k / t->size.stored;
+    const int64_t x = row % W;
+    const int64_t line = row / W;
+    if (!t->kind.sparse)
+        return (double)t->host[B_D_DST2][k];
+    if (x % 2 != 0 || line % 2 != 0)
+        return 0.0;
+    return (double)
+        t->host[B_D_DST2][(line / 2 * (W / 2) + x / 2) * t->size.stored + k % t->size.stored];
+}
 
 static void backward_channel(const struct trial *t, int64_t c, struct backward *out)
 {
@@ -314,7 +337,7 @@ static void backward_channel(const struct trial *t, int64_t c, struct backward *
     double sum = 0.0;
     for (int64_t k = c; k < numbers(t); k += stored) {
         double g = (double)t->host[B_D_DST][k];
-        g += t->kind.more ? (double)t->host[B_D_DST2][k] : 0.0;
+        g += t->kind.more ? second_at(t, k) : 0.0;
         g = t->kind.relu && t->host[B_DST][k] <= 0.0F ? 0.0 : g;
         sum += g;
         along += g * ((double)t->host[B_SRC][k] - mean) * inv_std;
@@ -390,10 +413,12 @@ static void run_twice(const struct trial *t, run_fn *run, const char *what)
 
 static const char *describe(const struct trial *t, char *text)
 {
-    (void)snprintf(text, TEXT_MAX,
-                   "%lld x %lld (%lld), training %d, relu %d, mask %d, more %d, over %d",
-                   (long long)t->size.rows, (long long)t->size.cols, (long long)t->size.stored,
-                   t->kind.training, t->kind.relu, t->kind.mask, t->kind.more, t->kind.over);
+    (void)snprintf(
+        text, TEXT_MAX,
+        "%lld x %lld (%lld), training %d, relu %d, mask %d, more %d, over %d, passes %d, sparse %d",
+        (long long)t->size.rows, (long long)t->size.cols, (long long)t->size.stored,
+        t->kind.training, t->kind.relu, t->kind.mask, t->kind.more, t->kind.over, t->kind.in_passes,
+        t->kind.sparse);
     return text;
 }
 
@@ -431,16 +456,29 @@ static void try_backward(const struct trial *t)
 
 extern const struct backend_ops cuda_backend;
 
+/* Small images are read once, larger ones in passes. What has no zeros stored is a second gradient of whole images. */
+static bool is_there(const struct trial *t, bool backward)
+{
+    const bool is_small = t->size.rows <= 2048 && t->size.stored % 64 == 0;
+    if (t->kind.in_passes && (t->type != CUDA_BF16 || !is_small))
+        return false;
+    return !t->kind.sparse ||
+           (t->type == CUDA_BF16 && backward && t->kind.more && t->size.rows % (2 * W) == 0);
+}
+
 /* Small sizes with everything fused into them in turn, large ones with some of it. */
 static void try_all(enum cuda_type type, bool backward)
 {
     for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES; s++) {
         struct trial t;
         make(&t, SIZES[s], type);
-        for (unsigned option = 0; option < 32; option++) {
-            if (numbers(&t) > 50000 && option != 31 && option % 12 != 3)
+        for (unsigned option = 0; option < 128; option++) {
+            if (numbers(&t) > 50000 && option % 32 != 31 && option % 12 != 3)
                 continue;
-            t.kind = (struct kind){option & 1, option & 2, option & 4, option & 8, option & 16};
+            t.kind = (struct kind){option & 1,  option & 2,  option & 4, option & 8,
+                                   option & 16, option & 32, option & 64};
+            if (!is_there(&t, backward))
+                continue;
             (backward ? try_backward : try_forward)(&t);
         }
         drop(&t);

@@ -62,13 +62,14 @@ static void cuda_close(struct backend *be)
             (void)cudaEventDestroy(cuda->join[i]);
     }
     cudaEvent_t events[] = {cuda->fork, cuda->order};
-    cudaStream_t streams[] = {cuda->stream, cuda->lane[LANE_BRANCH], cuda->lane[LANE_SINK]};
     for (int i = 0; i < 2; i++)
         if (events[i])
             (void)cudaEventDestroy(events[i]);
-    for (int i = 0; i < 3; i++)
-        if (streams[i])
-            (void)cudaStreamDestroy(streams[i]);
+    if (cuda->stream)
+        (void)cudaStreamDestroy(cuda->stream);
+    for (int lane = 0; lane < N_LANES; lane++)
+        if (cuda->lane[lane])
+            (void)cudaStreamDestroy(cuda->lane[lane]);
     mem_free(&be->ctx->mem, cuda);
 }
 
@@ -82,9 +83,10 @@ static enum der_status make_streams(struct cuda_backend *cuda)
     const struct {
         cudaStream_t *stream;
         int priority;
-    } streams[] = {
-        {&cuda->stream, high}, {&cuda->lane[LANE_BRANCH], high}, {&cuda->lane[LANE_SINK], low}};
-    for (int i = 0; i < 3; i++)
+    } streams[N_LANES] = {[LANE_MAIN] = {&cuda->stream, high},
+                          [LANE_BRANCH] = {&cuda->lane[LANE_BRANCH], high},
+                          [LANE_SINK] = {&cuda->lane[LANE_SINK], low}};
+    for (int i = 0; i < N_LANES; i++)
         TRY(cuda_check(ctx,
                        cudaStreamCreateWithPriority(streams[i].stream, cudaStreamNonBlocking,
                                                     streams[i].priority),
@@ -151,6 +153,10 @@ static enum der_status cuda_open(struct der_ctx *ctx, const struct backend_optio
     cuda->weights_apart = options->tuning.weights_apart;
     cuda->gradients_apart = options->tuning.gradients_apart;
     cuda->statistics_apart = options->tuning.statistics_apart;
+    cuda->slopes_apart = options->tuning.slopes_apart;
+    cuda->update_whole = options->tuning.update_whole;
+    cuda->norm_in_passes = options->tuning.norm_in_passes;
+    cuda->zeros_stored = options->tuning.zeros_stored;
     cuda->strips = !options->tuning.without_strips;
     cuda->sheets = !options->tuning.without_sheets;
     cuda->thin_most = options->tuning.thin_most > 0 ? options->tuning.thin_most : CUDA_THIN_MOST;

@@ -32,6 +32,8 @@ static enum der_status copy_values(struct cuda_program *p, const struct graph *g
         to->kind = from->kind;
         to->image = image[v];
         to->stored = image[v] ? stored_channels(p, g, v) : 0;
+        to->sparse =
+            image[v] && p->type == CUDA_BF16 && !cuda_of(p)->zeros_stored && cuda_is_sparse(g, v);
         to->owner = graph_storage_of(g, v);
         to->col = graph_column_of(g, v);
     }
@@ -122,7 +124,8 @@ size_t cuda_value_bytes(const struct cuda_program *p, const struct cuda_value *v
     size_t element = value_type(p, value) == CUDA_BF16 ? 2 : 4;
     if (!value->image)
         return (size_t)shape_count(*shape) * element;
-    return (size_t)(shape->dim[0] * shape_spatial(*shape) * value->stored) * element;
+    const int64_t pixels = shape->dim[0] * shape_spatial(*shape) / (value->sparse ? 4 : 1);
+    return (size_t)(pixels * value->stored) * element;
 }
 
 /* The item that `value`, written by node i as output k, may take over; -1: none. A convolution writes
@@ -276,11 +279,15 @@ static enum der_status build(struct cuda_program *p, const struct graph *g, bool
 static enum der_status reorder(struct cuda_program *p, const struct graph *g, struct graph *out)
 {
     *out = *g;
-    out->nodes = arena_zalloc(&p->arena, (size_t)g->n_nodes, sizeof *out->nodes);
+    int n_updates = 0;
+    for (int i = 0; i < g->n_nodes; i++)
+        n_updates += g->nodes[i].op == OP_SGD;
+    out->nodes = arena_zalloc(&p->arena, (size_t)(g->n_nodes + n_updates * CUDA_UPDATE_PARTS),
+                              sizeof *out->nodes);
     if (!out->nodes)
         return ctx_nomem(p->base.be->ctx);
     cuda_lanes_order(g, out->nodes);
-    return DER_OK;
+    return cuda_of(p)->update_whole ? DER_OK : cuda_parts_split(&p->arena, out);
 }
 
 /* Answers in bf16 would differ from those in f32 for more than one image in a thousand, so they are computed in

@@ -26,7 +26,7 @@ struct cuda_rows value_rows(const struct cuda_program *p, const struct cuda_valu
     const struct shape *shape = &value->slot.shape;
     struct cuda_rows rows = {.data = value->data, .type = value_type(p, value)};
     if (value->image) {
-        rows.rows = shape->dim[0] * shape_spatial(*shape);
+        rows.rows = shape->dim[0] * shape_spatial(*shape) / (value->sparse ? 4 : 1);
         rows.cols = shape->dim[1];
         rows.stored = rows.pitch = value->stored;
     } else if (shape->rank == 2) {

@@ -50,16 +50,30 @@ static cudaError_t run_batchnorm(struct cuda_program *p, const struct cuda_step 
         .relu = attr->relu,
         .scratch = step_scratch(p, step),
         .summed = step->summed_by ? (int)step->summed_by->conv->shape.n : 0,
+        .in_passes = cuda_of(p)->norm_in_passes,
     };
     return cuda_bn(&args, stream);
 }
 
-static cudaError_t run_batchnorm_grad(struct cuda_program *p, const struct cuda_step *step,
-                                      cudaStream_t stream)
+static int log_of(int64_t power)
 {
-    const struct cuda_bn_grad args = {
-        .d_dst = in_rows(p, step, BNG_D_DST),
-        .d_dst2 = in_rows(p, step, BNG_D_DST2),
+    int log = 0;
+    for (; power > 1; power /= 2)
+        log++;
+    return log;
+}
+
+struct cuda_bn_grad cuda_bn_grad_of(const struct cuda_program *p, const struct cuda_step *step)
+{
+    /* A sparse gradient, if there is one, is the second. */
+    const bool first_is_sparse = step_in(p, step, BNG_D_DST)->sparse;
+    const int second = first_is_sparse ? BNG_D_DST : BNG_D_DST2;
+    const struct cuda_value *d_dst2 = step_in(p, step, second);
+    const bool sparse = d_dst2 && d_dst2->sparse;
+    return (struct cuda_bn_grad){
+        .d_dst = in_rows(p, step, first_is_sparse ? BNG_D_DST2 : BNG_D_DST),
+        .d_dst2 = in_rows(p, step, second),
+        .log_w = sparse ? log_of(d_dst2->slot.shape.dim[3]) : 0,
         .src = in_rows(p, step, BNG_SRC),
         .dst = in_rows(p, step, BNG_DST),
         .d_src = out_rows(p, step, BNG_D_SRC),
@@ -75,7 +89,15 @@ static cudaError_t run_batchnorm_grad(struct cuda_program *p, const struct cuda_
         .training = step->node.attr.norm.training,
         .relu = step->node.attr.norm.relu,
         .scratch = step_scratch(p, step),
+        .summed = step->summed_by ? (int)step->summed_by->conv->shape.n : 0,
+        .in_passes = cuda_of(p)->norm_in_passes,
     };
+}
+
+static cudaError_t run_batchnorm_grad(struct cuda_program *p, const struct cuda_step *step,
+                                      cudaStream_t stream)
+{
+    const struct cuda_bn_grad args = cuda_bn_grad_of(p, step);
     return cuda_bn_grad(&args, stream);
 }
 

@@ -10,23 +10,27 @@ static int n_parameters(const struct node *sgd)
     return (sgd->n_in - 1) / 3;
 }
 
+bool cuda_writes(const struct cuda_program *p, int step, int value)
+{
+    const struct node *node = &p->steps[step].node;
+    bool writes = false;
+    for (int k = 0; k < node->n_out; k++)
+        writes |= node->out[k] != NO_VALUE && p->values[node->out[k]].owner == value;
+    for (int k = 0; k < node->n_in; k++)
+        writes |= node->in[k] != NO_VALUE && p->values[node->in[k]].owner == value &&
+                  node_overwrites_input(node, k);
+    return writes;
+}
+
 int cuda_only_writer(const struct cuda_program *p, int value)
 {
     int writer = -1;
     int n = 0;
-    for (int i = 0; i < p->n_steps; i++) {
-        const struct node *node = &p->steps[i].node;
-        bool writes = false;
-        for (int k = 0; k < node->n_out; k++)
-            writes |= node->out[k] != NO_VALUE && p->values[node->out[k]].owner == value;
-        for (int k = 0; k < node->n_in; k++)
-            writes |= node->in[k] != NO_VALUE && p->values[node->in[k]].owner == value &&
-                      node_overwrites_input(node, k);
-        if (writes) {
+    for (int i = 0; i < p->n_steps; i++)
+        if (cuda_writes(p, i, value)) {
             writer = i;
             n++;
         }
-    }
     return n == 1 ? writer : -1;
 }
 

@@ -53,20 +53,28 @@ struct cuda_bn {
     void *scratch; /* cuda_bn_scratch() bytes */
     /* Partial sums that lie in `scratch` already, from cuda_strip_summed(), cuda_bn_sums() bytes; 0: none. */
     int summed;
+    bool in_passes; /* small images are read twice, as large ones are */
 };
 cudaError_t cuda_bn(const struct cuda_bn *bn, cudaStream_t stream);
 
 struct cuda_bn_grad {
     struct cuda_rows d_dst, d_dst2, src, dst; /* d_dst2 may be absent; dst: present with relu */
     struct cuda_rows d_src, d_residual;       /* each may be absent */
+    /* Of d_dst2 the pixels of even rows and columns alone may be stored, the others being zeros, where images have an even
+     * number of rows and 2^log_w columns; 0: all are. */
+    int log_w;
     const float *gamma, *beta, *mean, *inv_std;
     const float *mask;                /* or NULL */
     float *d_gamma, *d_beta, *d_mask; /* each may be NULL */
     bool training, relu;
     void *scratch;
+    /* Partial sums that lie in `scratch` already, from cuda_strip_d_src_summed(), cuda_bn_sums() bytes; 0: none. d_dst is
+     * then what it has written, which d_residual, if there is one, is too; d_dst2 and dst are not read. */
+    int summed;
+    bool in_passes; /* as above */
 };
-/* d_src may be the array of any image operand, d_residual that of d_dst, d_dst2 or dst; they must
- * not be each other's. */
+/* d_src may be the array of any image operand, d_residual that of d_dst, d_dst2 or dst, but not of a d_dst2 without zeros;
+ * they must not be each other's. */
 cudaError_t cuda_bn_grad(const struct cuda_bn_grad *bn, cudaStream_t stream);
 
 size_t cuda_bn_scratch(int64_t stored);
@@ -331,14 +339,20 @@ bool cuda_strip_exists(const struct cuda_conv_shape *shape, bool backwards);
 /* As cuda_thin() and cuda_thin_d_src(), images and weights at multiples of 16 bytes. */
 cudaError_t cuda_strip(const struct cuda_conv_shape *shape, const struct cuda_thin *operands,
                        cudaStream_t stream);
-/* Whether there is a forward kernel that leaves sums for batch norm too. */
-bool cuda_strip_sums(const struct cuda_conv_shape *shape);
+/* Whether there is a kernel that leaves sums for batch norm too, or, backwards, for the gradient of batch norm. */
+bool cuda_strip_sums(const struct cuda_conv_shape *shape, bool backwards);
 /* dst = conv; and partial sums of dst as it is rounded, one part for each picture, in cuda_bn_sums() bytes. Operands
  * other than src and weights have to be absent. */
 cudaError_t cuda_strip_summed(const struct cuda_conv_shape *shape, const struct cuda_thin *operands,
                               void *sums, cudaStream_t stream);
 cudaError_t cuda_strip_d_src(const struct cuda_conv_shape *shape, void *d_src, const void *d_dst,
                              const void *weights, cudaStream_t stream);
+/* What reaches batch norm from the gradient of the data, bn->d_dst = (d_src + d_dst2) where its ReLU was open, rounded after
+ * each step; and the partial sums that its gradient begins with, one part for each picture, in bn->scratch. Where there is
+ * a ReLU without bn->dst, there was no residual, and cuda_bn() tells from src where it was open. */
+cudaError_t cuda_strip_d_src_summed(const struct cuda_conv_shape *shape, const void *d_dst,
+                                    const void *weights, const struct cuda_bn_grad *bn,
+                                    cudaStream_t stream);
 
 /* ---- strip_weights.cu: the gradient of weights, 3x3, in bf16, on the same GPUs --------------------------- */
 

@@ -70,6 +70,13 @@ template <typename T, int V> struct vec {
         for (int i = 0; i < V; i++)
             p[i] = from_float<T>(x[i]);
     }
+    __device__ static raw rounded(const float (&x)[V])
+    {
+        raw r;
+        for (int i = 0; i < V; i++)
+            r.x[i] = from_float<T>(x[i]);
+        return r;
+    }
 };
 
 template <> struct vec<float, 8> {
@@ -116,7 +123,7 @@ template <> struct vec<bf16, 8> {
             x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
         }
     }
-    __device__ static void store(bf16 *p, const float (&x)[8])
+    __device__ static raw rounded(const float (&x)[8])
     {
         unsigned words[4];
 #pragma unroll
@@ -124,7 +131,11 @@ template <> struct vec<bf16, 8> {
             const __nv_bfloat162 pair = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
             words[i] = *reinterpret_cast<const unsigned *>(&pair);
         }
-        *reinterpret_cast<uint4 *>(p) = make_uint4(words[0], words[1], words[2], words[3]);
+        return make_uint4(words[0], words[1], words[2], words[3]);
+    }
+    __device__ static void store(bf16 *p, const float (&x)[8])
+    {
+        *reinterpret_cast<uint4 *>(p) = rounded(x);
     }
 };
 

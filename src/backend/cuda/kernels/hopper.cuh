@@ -187,17 +187,6 @@ __device__ inline void barrier_wait(unsigned barrier, unsigned phase)
         continue;
 }
 
-/* Barrier `id` of the block's sixteen; 0 is __syncthreads(). */
-__device__ inline void named_wait(int id, int threads)
-{
-    asm volatile("bar.sync %0, %1;" : : "r"(id), "r"(threads) : "memory");
-}
-
-__device__ inline void named_arrive(int id, int threads)
-{
-    asm volatile("bar.arrive %0, %1;" : : "r"(id), "r"(threads) : "memory");
-}
-
 /* ---- copies --------------------------------------------------------------------------------------- */
 
 /* A box of an array of four dimensions into shared memory; what is outside the array is zeros. */

@@ -7,6 +7,7 @@
  * residual. Without training the running statistics serve and nothing is summed.
  */
 #include "backend/cuda/kernels/norm.cuh"
+#include "backend/cuda/kernels/norm_line.cuh"
 
 /* Partial sums of at most SUMS_BLOCKS blocks, or of one for each slice where there are more slices. */
 size_t cuda_bn_scratch(int64_t stored)
@@ -63,6 +64,12 @@ template <typename T, int WIDTH, bool RESIDUAL> struct forward {
         }
     }
 
+    __device__ static void settle(const struct cuda_bn &bn, int at, int64_t c, row &r,
+                                  A (&sums)[2 * V])
+    {
+        sum(bn, at, c, r, sums);
+    }
+
     /* Mean and variance of channel c; in training the running ones move on. */
     __device__ static void statistics(const struct cuda_bn &bn, int64_t c, double sum,
                                       double squares, bool is_writer, double &mean, double &var)
@@ -99,13 +106,13 @@ template <typename T, int WIDTH, bool RESIDUAL> struct forward {
             bn.mean[c] = (float)mean;
         if (is_writer && bn.inv_std)
             bn.inv_std[c] = (float)inv_std;
-        const double a = m * gamma * inv_std;
-        coef[A_OF_C] = (float)a;
         if constexpr (means<T>::APART) {
+            coef[A_OF_C] = (float)(m * gamma * inv_std);
             coef[MEAN] = (float)mean;
             coef[B_OF_C] = (float)(m * beta);
         } else {
-            coef[B_OF_C] = (float)(m * beta - mean * a);
+            norm_line(bn.gamma[c], bn.beta[c], (float)m, (float)mean, (float)inv_std,
+                      coef[A_OF_C], coef[B_OF_C]);
         }
     }
 
@@ -121,12 +128,18 @@ template <typename T, int WIDTH, bool RESIDUAL> struct forward {
         for (int i = 0; i < V; i++) {
             if constexpr (means<T>::APART)
                 x[i] -= coef[MEAN][i];
-            float z = x[i] * coef[A_OF_C][i] + coef[B_OF_C][i];
+            float z = fmaf(x[i], coef[A_OF_C][i], coef[B_OF_C][i]);
             if (RESIDUAL)
                 z += added[i];
             x[i] = bn.relu && z < 0.0f ? 0.0f : z;
         }
         vec<T, V>::store((T *)bn.dst.data + at * bn.dst.pitch + c, x);
+    }
+
+    __device__ static void apply_settled(const struct cuda_bn &bn, int at, int64_t c, const row &r,
+                                         const float (&coef)[COEFS][V])
+    {
+        apply(bn, at, c, r, coef);
     }
 };
 

@@ -7,6 +7,9 @@
  * launch adds up all of its slice itself, in the same order: none waits for a last one. On sm_90 the
  * second launch begins before the first has ended, and waits for it where it needs the sums.
  *
+ * Images that fit into the registers of a few blocks are read once, on sm_90: the blocks of a slice are a cluster, which
+ * the GPU runs all at once, and read each other's sums.
+ *
  * What is computed is a type OP (norm.cu, norm_grad.cu):
  *
  *   OP::args, OP::number, OP::V       struct of kernels.h, type of images, channels of a thread
@@ -18,6 +21,8 @@
  *   OP::refetch(args, row, c)         reads them for the second pass
  *   OP::COEFS, OP::finish(args, c, first, second, is_writer, coefs)   sums of a channel to coefficients
  *   OP::apply(args, row, c, r, coefs)
+ *   OP::settle(args, row, c, r, sums)  as sum(); r becomes what the next one wants
+ *   OP::apply_settled(args, row, c, r, coefs)
  */
 #ifndef CUDA_NORM_CUH
 #define CUDA_NORM_CUH
@@ -315,10 +320,86 @@ __global__ void __launch_bounds__(NORM_THREADS, OP::RESIDENT)
     }
 }
 
+/* ---- images that stay in registers (sm_90) ----------------------------------------------------------- */
+
+enum {
+    CLUSTER = 8,    /* blocks of a slice, at most what every GPU has room for */
+    WHOLE_ROWS = 4, /* of a thread */
+    MOST_WHOLE = WHOLE_ROWS * CLUSTER * NORM_THREADS / (SLICE_MAX / VECTOR) /* rows of an image */
+};
+
+/* All threads of a cluster meet; what they wrote before is seen behind. */
+__device__ inline void cluster_meets(void)
+{
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+/* What lies in another block's shared memory where `mine` lies in this one's. */
+__device__ inline double of_block(const double *mine, unsigned rank)
+{
+    double x = 0.0;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    const unsigned here = (unsigned)__cvta_generic_to_shared(mine);
+    unsigned there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
+    asm volatile("ld.shared::cluster.f64 %0, [%1];" : "=d"(x) : "r"(there) : "memory");
+#endif
+    return x;
+}
+
+/* room.totals = the sums of all blocks of a cluster. */
+template <int COLUMNS> __device__ void add_cluster(struct norm_room &room)
+{
+    cluster_meets();
+    if (threadIdx.x < COLUMNS) {
+        double parts[CLUSTER];
+#pragma unroll
+        for (unsigned rank = 0; rank < CLUSTER; rank++)
+            parts[rank] = of_block(&room.mine[threadIdx.x], rank);
+        double sum = 0.0;
+#pragma unroll
+        for (int rank = 0; rank < CLUSTER; rank++)
+            sum += parts[rank];
+        room.totals[threadIdx.x] = sum;
+    }
+    cluster_meets(); /* no block ends, or goes on to write, while others read */
+}
+
+template <typename OP, int CX>
+__global__ void __launch_bounds__(NORM_THREADS, 1)
+    norm_whole_kernel(const typename OP::args args, const struct walk w)
+{
+    typedef typename accumulator<typename OP::number>::type A;
+    enum { V = OP::V, ROWS = WHOLE_ROWS };
+    __shared__ struct norm_room room;
+    const stand<V, CX> at(w);
+    typename OP::row r[ROWS];
+    A sums[2 * V] = {};
+    coefs<OP, CX> k_of;
+#pragma unroll
+    for (int k = 0; k < ROWS; k++)
+        if (at.row + k * at.step < w.rows)
+            r[k] = OP::fetch(args, at.row + k * at.step, at.c);
+#pragma unroll
+    for (int k = 0; k < ROWS; k++)
+        if (at.row + k * at.step < w.rows)
+            OP::settle(args, at.row + k * at.step, at.c, r[k], sums);
+    block_columns<A, V, CX>(sums, room);
+    add_cluster<slice_of<V, CX>::COLUMNS>(room);
+    k_of.make(args, room, w.stored);
+#pragma unroll
+    for (int k = 0; k < ROWS; k++)
+        if (at.row + k * at.step < w.rows)
+            OP::apply_settled(args, at.row + k * at.step, at.c, r[k], k_of.x);
+}
+
 /* ---- launches ------------------------------------------------------------------------------------ */
 
-/* Whether a launch can begin before the one that it depends on has ended. */
-static inline cudaError_t launches_overlap(bool *out)
+/* Whether a launch can begin before the one that it depends on has ended, and blocks of a cluster read what others have. */
+static inline cudaError_t is_hopper(bool *out)
 {
     int device;
     int major = 0;
@@ -329,19 +410,28 @@ static inline cudaError_t launches_overlap(bool *out)
     return error;
 }
 
-/* overlaps: with the launch before it. */
+enum norm_manner { NORM_ALONE, NORM_OVERLAPS /* the launch before it */, NORM_IN_CLUSTERS };
+
 template <typename ARGS>
-static cudaError_t norm_start(void (*kernel)(ARGS, struct walk), const ARGS *args, struct walk w, bool overlaps, cudaStream_t stream)
+static cudaError_t norm_start(void (*kernel)(ARGS, struct walk), const ARGS *args, struct walk w,
+                              enum norm_manner manner, cudaStream_t stream)
 {
-    cudaLaunchAttribute overlap = {};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attribute = {};
+    if (manner == NORM_IN_CLUSTERS) {
+        attribute.id = cudaLaunchAttributeClusterDimension;
+        attribute.val.clusterDim.x = 1;
+        attribute.val.clusterDim.y = CLUSTER;
+        attribute.val.clusterDim.z = 1;
+    } else {
+        attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attribute.val.programmaticStreamSerializationAllowed = 1;
+    }
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)w.slices, (unsigned)w.parts);
     config.blockDim = dim3(NORM_THREADS);
     config.stream = stream;
-    config.attrs = &overlap;
-    config.numAttrs = overlaps ? 1 : 0;
+    config.attrs = &attribute;
+    config.numAttrs = manner == NORM_ALONE ? 0 : 1;
     return cudaLaunchKernelEx(&config, kernel, *args, w);
 }
 
@@ -372,7 +462,7 @@ static cudaError_t norm_passes(const typename OP::args *args, const struct norm_
 {
     typedef slice_of<OP::V, CX> slice;
     bool overlaps = false;
-    cudaError_t error = launches_overlap(&overlaps);
+    cudaError_t error = is_hopper(&overlaps);
     if (error != cudaSuccess)
         return error;
     struct walk w = {};
@@ -383,13 +473,32 @@ static cudaError_t norm_passes(const typename OP::args *args, const struct norm_
     const bool is_first = work.sums && work.summed == 0;
     if (is_first) {
         w.parts = w.summed = parts_for(&w, slice::ROWS, SUMS_BLOCKS);
-        error = norm_start(norm_sums_kernel<OP, CX>, args, w, false, stream);
+        error = norm_start(norm_sums_kernel<OP, CX>, args, w, NORM_ALONE, stream);
         if (error != cudaSuccess)
             return error;
     }
     w.parts = work.with_rows ? parts_for(&w, slice::ROWS, APPLY_BLOCKS) : 1;
     w.rows = work.with_rows ? w.rows : 0;
-    return norm_start(norm_apply_kernel<SECOND, CX>, args, w, is_first && overlaps, stream);
+    return norm_start(norm_apply_kernel<SECOND, CX>, args, w,
+                      is_first && overlaps ? NORM_OVERLAPS : NORM_ALONE, stream);
+}
+
+/* Larger images, in narrower slices, took longer than two launches do. */
+static inline bool is_small(const struct cuda_rows *src)
+{
+    return src->rows <= MOST_WHOLE && src->stored % SLICE_MAX == 0;
+}
+
+template <typename OP>
+static cudaError_t norm_whole(const typename OP::args *args, cudaStream_t stream)
+{
+    enum { CX = SLICE_MAX / VECTOR };
+    struct walk w = {};
+    w.rows = (int)args->src.rows;
+    w.stored = args->src.stored;
+    w.slices = (int)(w.stored / SLICE_MAX);
+    w.parts = CLUSTER;
+    return norm_start(norm_whole_kernel<OP, CX>, args, w, NORM_IN_CLUSTERS, stream);
 }
 
 /* Partial sums that are there already have slices of this width. */
@@ -399,6 +508,16 @@ static cudaError_t norm_run(const typename OP::args *args, const struct norm_wor
 {
     if (args->src.rows > ROWS_MAX)
         return cudaErrorInvalidValue;
+    if constexpr ((int)OP::V == (int)VECTOR && sizeof(typename OP::number) == 2) {
+        const bool is_whole = work.sums && work.summed == 0 && work.with_rows &&
+                              is_small(&args->src) && !args->in_passes;
+        bool has_clusters = false;
+        const cudaError_t error = is_hopper(&has_clusters);
+        if (error != cudaSuccess)
+            return error;
+        if (is_whole && has_clusters)
+            return norm_whole<OP>(args, stream);
+    }
     if constexpr ((int)OP::V == (int)VECTOR) {
         switch (slice_width(args->src.stored)) {
         case SLICE_MAX:

@@ -8,7 +8,8 @@
 
 /* ---- kernels --------------------------------------------------------------------------------------- */
 
-typedef void (*strip_function)(const struct strip_args, const CUtensorMap, const CUtensorMap);
+typedef void (*strip_function)(const struct strip_args, const struct strip_slope, const CUtensorMap,
+                               const CUtensorMap);
 
 /* A kernel and what its launch has to know of the plan. */
 struct strip_case {
@@ -33,7 +34,7 @@ template <class P, bool TRAINED> static constexpr struct strip_case case_of()
 
 /* Both passes of a convolution of c channels into k. */
 #define BOTH(c, k, size)                                                                           \
-    case_of<strip_plan<c, k, size, false>, true>(), case_of<strip_plan<k, c, size, true>, false>()
+    case_of<strip_plan<c, k, size, false>, true>(), case_of<strip_plan<k, c, size, true>, true>()
 
 static const struct strip_case CASES[] = {BOTH(64, 64, 32),
                                           BOTH(32, 64, 32),
@@ -67,9 +68,9 @@ bool cuda_strip_exists(const struct cuda_conv_shape *shape, bool backwards)
     return case_for(shape, backwards) != NULL;
 }
 
-bool cuda_strip_sums(const struct cuda_conv_shape *shape)
+bool cuda_strip_sums(const struct cuda_conv_shape *shape, bool backwards)
 {
-    const struct strip_case *c = case_for(shape, false);
+    const struct strip_case *c = case_for(shape, backwards);
     return c && c->summed;
 }
 
@@ -107,8 +108,8 @@ static cudaError_t map_weights(CUtensorMap *map, const struct strip_case &c, con
 /* ---- launching --------------------------------------------------------------------------------------- */
 
 static cudaError_t launch(const struct cuda_conv_shape *shape, bool backwards,
-                          const struct strip_args &a, const void *src, const void *weights,
-                          cudaStream_t stream)
+                          const struct strip_args &a, const struct strip_slope &slope,
+                          const void *src, const void *weights, cudaStream_t stream)
 {
     const struct strip_case *c = case_for(shape, backwards);
     const strip_function function = !c ? NULL : a.sums ? c->summed : c->function;
@@ -122,8 +123,8 @@ static cudaError_t launch(const struct cuda_conv_shape *shape, bool backwards,
         error = allow_shared((const void *)function, (size_t)c->shared);
     if (error != cudaSuccess)
         return error;
-    function<<<(unsigned)shape->n, (unsigned)c->threads, (size_t)c->shared, stream>>>(a, src_map,
-                                                                                      weights_map);
+    function<<<(unsigned)shape->n, (unsigned)c->threads, (size_t)c->shared, stream>>>(
+        a, slope, src_map, weights_map);
     return cudaGetLastError();
 }
 
@@ -132,7 +133,7 @@ cudaError_t cuda_strip(const struct cuda_conv_shape *shape, const struct cuda_th
 {
     const struct strip_args a = {(bf16 *)operands->dst, operands->bias,
                                  (const bf16 *)operands->residual, operands->relu, NULL};
-    return launch(shape, false, a, operands->src, operands->weights, stream);
+    return launch(shape, false, a, {}, operands->src, operands->weights, stream);
 }
 
 cudaError_t cuda_strip_summed(const struct cuda_conv_shape *shape, const struct cuda_thin *operands,
@@ -141,12 +142,42 @@ cudaError_t cuda_strip_summed(const struct cuda_conv_shape *shape, const struct 
     const struct strip_args a = {(bf16 *)operands->dst, NULL, NULL, false, (float *)sums};
     if (!sums || operands->bias || operands->residual || operands->relu)
         return cudaErrorInvalidValue;
-    return launch(shape, false, a, operands->src, operands->weights, stream);
+    return launch(shape, false, a, {}, operands->src, operands->weights, stream);
 }
 
 cudaError_t cuda_strip_d_src(const struct cuda_conv_shape *shape, void *d_src, const void *d_dst,
                              const void *weights, cudaStream_t stream)
 {
     const struct strip_args a = {(bf16 *)d_src, NULL, NULL, false, NULL};
-    return launch(shape, true, a, d_dst, weights, stream);
+    return launch(shape, true, a, {}, d_dst, weights, stream);
+}
+
+/* Whether an array of batch norm lies as the result does. */
+static bool lies_as(const struct cuda_rows &rows, const struct cuda_conv_shape *s)
+{
+    return rows.type == CUDA_BF16 && rows.rows == s->n * s->h * s->w && rows.stored == s->c &&
+           rows.pitch == s->c && (uintptr_t)rows.data % 16 == 0;
+}
+
+cudaError_t cuda_strip_d_src_summed(const struct cuda_conv_shape *shape, const void *d_dst,
+                                    const void *weights, const struct cuda_bn_grad *bn,
+                                    cudaStream_t stream)
+{
+    const struct strip_args a = {(bf16 *)bn->d_dst.data, NULL, NULL, false, (float *)bn->scratch};
+    const bool fits = lies_as(bn->d_dst, shape) && lies_as(bn->src, shape) &&
+                      (!bn->d_dst2.data || lies_as(bn->d_dst2, shape)) &&
+                      (!bn->dst.data || lies_as(bn->dst, shape));
+    if (!bn->scratch || !bn->src.data || !fits)
+        return cudaErrorInvalidValue;
+    const struct strip_slope slope = {(const bf16 *)bn->src.data,
+                                      (const bf16 *)bn->d_dst2.data,
+                                      bn->relu ? (const bf16 *)bn->dst.data : NULL,
+                                      bn->relu,
+                                      bn->gamma,
+                                      bn->beta,
+                                      bn->mean,
+                                      bn->inv_std,
+                                      bn->mask,
+                                      (int)bn->src.cols};
+    return launch(shape, true, a, slope, d_dst, weights, stream);
 }

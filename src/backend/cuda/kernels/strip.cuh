@@ -17,12 +17,14 @@
  * of the source are a window over them that moves up from row to row.
  *
  * Where batch norm follows, the sums that it begins with are added up here, while results are in registers: one
- * part of them for each picture.
+ * part of them for each picture. Backwards what follows is the gradient of batch norm; its sums are those of what reaches
+ * it behind the second gradient and the ReLU, which is then the result.
  */
 #ifndef CUDA_STRIP_CUH
 #define CUDA_STRIP_CUH
 
 #include "backend/cuda/kernels/hopper.cuh"
+#include "backend/cuda/kernels/norm_line.cuh"
 #include "backend/cuda/kernels/slices.cuh"
 
 enum {
@@ -92,7 +94,7 @@ template <int FROM_, int TO_, int SIZE_, bool BACKWARDS_> struct strip_plan {
 
     static constexpr int WEIGHTS_AT = STRIPS * STRIP;
     static constexpr int BARRIERS_AT = WEIGHTS_AT + SLOTS * STAGE;
-    static constexpr int SHARED = BARRIERS_AT + (STRIPS + 2 * SLOTS) * 8;
+    static constexpr int SHARED = BARRIERS_AT + (STRIPS + 2 * SLOTS + GROUPS) * 8;
 
     static_assert(FROM % STEP == 0 && (FROM <= 64 || FROM % 64 == 0), "whole steps");
     static_assert(TO <= 64 || TO % 64 == 0, "whole tiles");
@@ -112,6 +114,17 @@ struct strip_args {
     const bf16 *residual; /* as dst, or NULL */
     bool relu;
     float *sums; /* for batch norm, one part for each block; or NULL */
+};
+
+/* What the gradient of batch norm behind a gradient of data reads; images as dst. */
+struct strip_slope {
+    const bf16 *src;
+    const bf16 *other; /* a second gradient, or NULL */
+    const bf16 *dst;   /* behind the ReLU; NULL: there is none, or it is computed anew */
+    bool relu;
+    const float *gamma, *beta, *mean, *inv_std; /* [channels] */
+    const float *mask;                          /* or NULL */
+    int channels;                               /* that count */
 };
 
 /* ---- into shared memory --------------------------------------------------------------------------- */
@@ -136,6 +149,12 @@ template <class P> __device__ static unsigned full_barrier(unsigned room, int sl
 template <class P> __device__ static unsigned empty_barrier(unsigned room, int slot)
 {
     return room + P::BARRIERS_AT + (P::STRIPS + P::SLOTS + slot) * 8;
+}
+
+/* Where a group waits for the one before it. */
+template <class P> __device__ static unsigned turn_barrier(unsigned room, int group)
+{
+    return room + P::BARRIERS_AT + (P::STRIPS + 2 * P::SLOTS + group) * 8;
 }
 
 /* Panels of paired rows that are no tap of the kernel are outside of the array, and so zeros. */
@@ -312,25 +331,34 @@ __device__ static void write_forwards(float (&sums)[PRODUCT / 2], const struct s
     }
 }
 
-/* Of a lane's two channels, over the pixels that it has written. */
-struct lane_sums {
-    float2 sum, squares;
+__device__ inline float low_of(unsigned word)
+{
+    return __uint_as_float(word << 16);
+}
 
-    __device__ void add(unsigned word)
+__device__ inline float high_of(unsigned word)
+{
+    return __uint_as_float(word & 0xffff0000u);
+}
+
+/* Of a lane's channels, over the pixels that it has written: sums of them, and of their products with others. */
+template <class P> struct lane_sums {
+    static constexpr int CHANNELS = P::BACKWARDS ? 4 : 2;
+    float first[CHANNELS], second[CHANNELS];
+
+    __device__ void add(int at, unsigned word, unsigned times)
     {
-        const float low = __uint_as_float(word << 16);
-        const float high = __uint_as_float(word & 0xffff0000u);
-        sum.x += low;
-        sum.y += high;
-        squares.x += low * low;
-        squares.y += high * high;
+        first[at] += low_of(word);
+        first[at + 1] += high_of(word);
+        second[at] += low_of(word) * low_of(times);
+        second[at + 1] += high_of(word) * high_of(times);
     }
 };
 
 /* Sums are those of numbers as they are written: that is what batch norm reads. */
 template <class P>
 __device__ static void write_summed(float (&sums)[PRODUCT / 2], const struct strip_args &a,
-                                    const lane_place<P> &place, struct lane_sums &seen)
+                                    const lane_place<P> &place, lane_sums<P> &seen)
 {
     products_wait<0>();
     keep_in_place(sums);
@@ -344,57 +372,162 @@ __device__ static void write_summed(float (&sums)[PRODUCT / 2], const struct str
         const unsigned right = packed(s[1], s[3]);
         *reinterpret_cast<unsigned *>(to) = left;
         *reinterpret_cast<unsigned *>(to + P::TO) = right;
-        seen.add(left);
-        seen.add(right);
+        seen.add(0, left, left);
+        seen.add(0, right, right);
     }
+}
+
+/* Four channels of a pixel, from the sums of four lanes. */
+__device__ inline uint2 exchanged(const float *s)
+{
+    const bool is_odd = threadIdx.x % 2;
+    const unsigned lower = transposed(packed(s[0], s[1]));
+    const unsigned upper = transposed(packed(s[2], s[3]));
+    const unsigned other = __shfl_xor_sync(0xffffffffu, is_odd ? lower : upper, 1);
+    return is_odd ? make_uint2(other, upper) : make_uint2(lower, other);
 }
 
 template <class P>
 __device__ static void write_backwards(float (&sums)[PRODUCT / 2], const struct strip_args &a,
                                        const lane_place<P> &place)
 {
-    const bool is_odd = threadIdx.x % 2;
     bf16 *to = a.dst + place.at;
     products_wait<0>();
     keep_in_place(sums);
 #pragma unroll
     for (int j = 0; j < PRODUCT / 8; j++, to += place.NEXT) {
-        const float *s = &sums[4 * j];
-        const unsigned lower = transposed(packed(s[0], s[1]));
-        const unsigned upper = transposed(packed(s[2], s[3]));
-        const unsigned other = __shfl_xor_sync(0xffffffffu, is_odd ? lower : upper, 1);
+        const uint2 result = exchanged(&sums[4 * j]);
         if (place.counts)
-            *reinterpret_cast<uint2 *>(to) =
-                is_odd ? make_uint2(other, upper) : make_uint2(lower, other);
+            *reinterpret_cast<uint2 *>(to) = result;
+    }
+}
+
+/* ---- what reaches batch norm -------------------------------------------------------------------------- */
+
+/* Results of a tile as a lane has them, or what lies beside them. */
+template <class P> struct lane_words {
+    uint2 x[PRODUCT / 8];
+
+    __device__ void read(const bf16 *image, const lane_place<P> &place)
+    {
+#pragma unroll
+        for (int j = 0; j < PRODUCT / 8; j++)
+            x[j] = place.counts ? *reinterpret_cast<const uint2 *>(image + place.at + j * place.NEXT)
+                                : make_uint2(0, 0);
+    }
+};
+
+__device__ inline unsigned added(unsigned a, unsigned b)
+{
+    return packed(low_of(a) + low_of(b), high_of(a) + high_of(b));
+}
+
+/* A word, zeros where the ReLU was closed: what it gave was not above `least`. */
+__device__ inline unsigned opened(unsigned word, float low, float high, float least)
+{
+    return (low <= least ? 0 : word & 0xffffu) | (high <= least ? 0 : word & 0xffff0000u);
+}
+
+/* Batch norm as norm.cu computes it: four channels' numbers a and b of x a + b. */
+struct lane_norm {
+    float a[4], b[4];
+
+    __device__ lane_norm(const struct strip_slope &s, int first)
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            a[i] = b[i] = 0.0f;
+            if (!s.relu || s.dst || first + i >= s.channels)
+                continue;
+            const float m = s.mask ? s.mask[first + i] : 1.0f;
+            norm_line(s.gamma[first + i], s.beta[first + i], m, s.mean[first + i],
+                      s.inv_std[first + i], a[i], b[i]);
+        }
+    }
+
+    __device__ unsigned open(int at, unsigned word, unsigned src) const
+    {
+        return opened(word, fmaf(low_of(src), a[at], b[at]),
+                      fmaf(high_of(src), a[at + 1], b[at + 1]), NORM_ZERO);
+    }
+};
+
+/* One array after the other, so that there are registers for all of a tile; the source is on its way while products are
+ * computed. */
+template <class P>
+__device__ static void write_slope(float (&sums)[PRODUCT / 2], const struct strip_args &a,
+                                   const struct strip_slope &slope, const lane_place<P> &place,
+                                   lane_sums<P> &seen)
+{
+    lane_words<P> src, more, result;
+    src.read(slope.src, place);
+    const lane_norm norm(slope, place.channel);
+    products_wait<0>();
+    keep_in_place(sums);
+#pragma unroll
+    for (int j = 0; j < PRODUCT / 8; j++)
+        result.x[j] = exchanged(&sums[4 * j]);
+    if (slope.other) {
+        more.read(slope.other, place);
+#pragma unroll
+        for (int j = 0; j < PRODUCT / 8; j++)
+            result.x[j] = make_uint2(added(result.x[j].x, more.x[j].x),
+                                     added(result.x[j].y, more.x[j].y));
+    }
+    if (slope.dst) {
+        more.read(slope.dst, place);
+#pragma unroll
+        for (int j = 0; j < PRODUCT / 8; j++) {
+            const uint2 y = more.x[j];
+            result.x[j].x = opened(result.x[j].x, low_of(y.x), high_of(y.x), 0.0f);
+            result.x[j].y = opened(result.x[j].y, low_of(y.y), high_of(y.y), 0.0f);
+        }
+    } else if (slope.relu) {
+#pragma unroll
+        for (int j = 0; j < PRODUCT / 8; j++) {
+            result.x[j].x = norm.open(0, result.x[j].x, src.x[j].x);
+            result.x[j].y = norm.open(2, result.x[j].y, src.x[j].y);
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < PRODUCT / 8; j++) {
+        seen.add(0, result.x[j].x, src.x[j].x);
+        seen.add(2, result.x[j].y, src.x[j].y);
+        if (place.counts)
+            *reinterpret_cast<uint2 *>(a.dst + place.at + j * place.NEXT) = result.x[j];
     }
 }
 
 /* ---- sums for batch norm ------------------------------------------------------------------------------ */
 
-__device__ inline float2 sum_of_four_lanes(float2 x)
+/* Over the lanes that have the same channels: four that follow each other, or, backwards, every fourth. */
+template <class P> __device__ static float sum_of_lanes(float x)
 {
 #pragma unroll
-    for (int mask = 1; mask < 4; mask *= 2) {
-        x.x += __shfl_xor_sync(0xffffffffu, x.x, mask);
-        x.y += __shfl_xor_sync(0xffffffffu, x.y, mask);
-    }
+    for (int mask = P::BACKWARDS ? 4 : 1; mask < (P::BACKWARDS ? 32 : 4); mask *= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, mask);
     return x;
 }
 
-/* room: [SHARES][sums, squares][TO], where the picture was. */
-template <class P> __device__ static void share_sums(const struct lane_sums &seen, float *room)
+/* room: [SHARES][first, second][TO], where the picture was. */
+template <class P> __device__ static void share_sums(const lane_sums<P> &seen, float *room)
 {
     const int group = threadIdx.x / 128;
     const int warp = threadIdx.x / 32 % 4;
     const int share = P::PAIRED ? group * 2 + warp / 2 : group / P::TILES_M;
     const lane_place<P> place(0, 0, group % P::TILES_M, 0);
-    const float2 sum = sum_of_four_lanes(seen.sum);
-    const float2 squares = sum_of_four_lanes(seen.squares);
-    float2 *to = reinterpret_cast<float2 *>(room + share * 2 * P::TO + place.channel);
-    if (!place.counts || threadIdx.x % 4 != 0)
-        return;
-    to[0] = sum;
-    to[P::TO / 2] = squares;
+    const bool writes =
+        place.counts && (P::BACKWARDS ? threadIdx.x % 32 < 4 : threadIdx.x % 4 == 0);
+    float *to = room + share * 2 * P::TO + place.channel;
+#pragma unroll
+    for (int i = 0; i < seen.CHANNELS; i++) {
+        const float first = sum_of_lanes<P>(seen.first[i]);
+        const float second = sum_of_lanes<P>(seen.second[i]);
+        if (!writes)
+            continue;
+        to[i] = first;
+        to[P::TO + i] = second;
+    }
 }
 
 /* One part of what slices.cuh describes. */
@@ -417,7 +550,7 @@ template <class P> __device__ static void leave_sums(float *sums, const float *r
 
 /* When all products of the block are done, and the picture is no longer wanted. */
 template <class P>
-__device__ static void add_up(const struct lane_sums &seen, float *sums, float *room)
+__device__ static void add_up(const lane_sums<P> &seen, float *sums, float *room)
 {
     __syncthreads();
     share_sums<P>(seen, room);
@@ -436,16 +569,33 @@ template <class P> __device__ static void prepare_barriers(unsigned room)
             barrier_init(full_barrier<P>(room, i), 1);
             barrier_init(empty_barrier<P>(room, i), P::GROUPS * 4);
         }
+        for (int i = 0; i < P::GROUPS; i++)
+            barrier_init(turn_barrier<P>(room, i), 4);
         barriers_publish();
     }
     __syncthreads();
 }
 
 /* Where weights stay, a group begins when the one before has handed in its products, so that one writes while the
- * next computes. */
+ * next computes. The first group begins by itself, and then behind the last. */
+template <class P> __device__ static void wait_for_turn(unsigned room, int group, int turn)
+{
+    if (P::STAYS && group + turn > 0)
+        barrier_wait(turn_barrier<P>(room, group), (group > 0 ? turn : turn - 1) & 1);
+}
+
+template <class P> __device__ static void end_turn(unsigned room, int group)
+{
+    __syncwarp(); /* all lanes have seen this turn's phase before the next one can come */
+    if (P::STAYS && threadIdx.x % 32 == 0)
+        barrier_arrive(turn_barrier<P>(room, (group + 1) % P::GROUPS));
+    __syncwarp();
+}
+
 template <class P, bool SUMMED>
-__device__ static void compute_tile(const struct strip_args &a, const struct strip_block &block,
-                                    int group, int turn, struct lane_sums &seen)
+__device__ static void compute_tile(const struct strip_args &a, const struct strip_slope &slope,
+                                    const struct strip_block &block, int group, int turn,
+                                    lane_sums<P> &seen)
 {
     const int tile = group + turn * P::GROUPS;
     const int tile_m = tile % P::TILES_M;
@@ -453,19 +603,17 @@ __device__ static void compute_tile(const struct strip_args &a, const struct str
     const int strip = tile / P::TILES_M / P::COLUMNS;
     const unsigned pixels = block.room + strip * P::STRIP + column * GROUP * P::PIXEL;
     const unsigned weights = block.room + P::WEIGHTS_AT + tile_m * P::WEIGHTS_TILE;
-    const bool is_first = turn == 0 && group == 0;
-    const bool is_last = turn == P::TURNS - 1 && group == P::GROUPS - 1;
     float sums[PRODUCT / 2];
     barrier_wait(strip_barrier<P>(block.room, strip), 0);
-    if (P::STAYS && !is_first)
-        named_wait(1 + group, 256);
+    wait_for_turn<P>(block.room, group, turn);
     multiply_tile<P>(sums, block, P::WEIGHTS_LOW | weights / WORD, P::PIXELS_LOW | pixels / WORD);
-    if (P::STAYS && !is_last)
-        named_arrive(1 + (group + 1) % P::GROUPS, 256);
+    end_turn<P>(block.room, group);
     const lane_place<P> place(block.image, strip, tile_m, column);
-    if (P::BACKWARDS)
+    if constexpr (P::BACKWARDS && SUMMED)
+        write_slope<P>(sums, a, slope, place, seen);
+    else if constexpr (P::BACKWARDS)
         write_backwards<P>(sums, a, place);
-    else if (SUMMED)
+    else if constexpr (SUMMED)
         write_summed<P>(sums, a, place, seen);
     else
         write_forwards<P>(sums, a, place);
@@ -474,18 +622,19 @@ __device__ static void compute_tile(const struct strip_args &a, const struct str
 /* SUMMED: with sums for batch norm, and without what else may follow a convolution. */
 template <class P, bool SUMMED>
 __global__ void __launch_bounds__(P::THREADS, 1)
-    strip_kernel(const struct strip_args a, const __grid_constant__ CUtensorMap src,
+    strip_kernel(const struct strip_args a, const struct strip_slope slope,
+                 const __grid_constant__ CUtensorMap src,
                  const __grid_constant__ CUtensorMap weights)
 {
     extern __shared__ __align__(1024) char room[];
-    struct lane_sums seen = {};
+    lane_sums<P> seen = {};
     const struct strip_block block = {&src, &weights, shared_address(room), (int)blockIdx.x};
     prepare_barriers<P>(block.room);
     if (threadIdx.x == 0)
         fetch_all<P>(block);
     __syncwarp();
     for (int turn = 0; turn < P::TURNS; turn++)
-        compute_tile<P, SUMMED>(a, block, (int)threadIdx.x / 128, turn, seen);
+        compute_tile<P, SUMMED>(a, slope, block, (int)threadIdx.x / 128, turn, seen);
     if (SUMMED)
         add_up<P>(seen, a.sums, reinterpret_cast<float *>(room));
 }
