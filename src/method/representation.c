@@ -276,7 +276,7 @@ static enum der_status open_stage(struct representation *r)
     r->schedule = *learner_schedule(learner);
     r->hard_epoch = config_hard_epoch(config, &r->schedule);
     r->pressure = pressure_new(config->lambda_s, wanted_params(learner));
-    /* At the full rate from the first iteration on, masks close by the thousand before weights mean anything. */
+    /* At the full rate from the first iteration on, masks would close before weights mean anything. */
     if (r->schedule.warmup_epochs == 0)
         pressure_begin_low(&r->pressure);
     r->objective.config = config;
