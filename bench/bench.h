@@ -47,11 +47,18 @@ NODISCARD enum der_status bench_extractor(struct backend *be, const struct resne
 NODISCARD enum der_status bench_head(struct backend *be, int dim, bool training,
                                      struct param_set **out);
 
-/* Describes, fuses, compiles and binds: forward, loss, backward and SGD, or folded forward. */
+/* What a network is compiled for. */
+enum bench_use {
+    BENCH_TRAINING, /* forward, loss, backward and SGD */
+    BENCH_FROZEN,   /* folded, within an iteration of training */
+    BENCH_ANSWERS   /* folded, as precise as answers have to be */
+};
+
+/* Describes, fuses, compiles and binds. */
 NODISCARD enum der_status bench_compile(struct backend *be, const struct resnet_spec *spec,
                                         struct param_set *extractor, struct param_set *head,
-                                        const struct bench_data *data, int batch, bool training,
-                                        struct program **out);
+                                        const struct bench_data *data, int batch,
+                                        enum bench_use use, struct program **out);
 
 /* Seconds on a clock that never jumps. */
 double bench_clock(void);

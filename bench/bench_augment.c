@@ -50,7 +50,8 @@ static enum der_status step_init(struct augmenting *a, struct der_ctx *ctx,
     TRY(bench_extractor(a->be, &spec, true, &a->extractor));
     TRY(bench_head(a->be, resnet_feature_dim(&spec), true, &a->head));
     TRY(bench_data_init(&a->data, a->be, o->batch));
-    TRY(bench_compile(a->be, &spec, a->extractor, a->head, &a->data, o->batch, true, &a->program));
+    TRY(bench_compile(a->be, &spec, a->extractor, a->head, &a->data, o->batch, BENCH_TRAINING,
+                      &a->program));
     struct sequence_item item = {.program = a->program};
     return sequence_new(a->be, &item, 1, &a->sequence);
 }

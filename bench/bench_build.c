@@ -171,14 +171,16 @@ static enum der_status bind(struct program *program, const struct ids *ids,
 
 enum der_status bench_compile(struct backend *be, const struct resnet_spec *spec,
                               struct param_set *extractor, struct param_set *head,
-                              const struct bench_data *data, int batch, bool training,
+                              const struct bench_data *data, int batch, enum bench_use use,
                               struct program **out)
 {
+    const bool training = use == BENCH_TRAINING;
     struct graph *g;
     struct ids ids;
     memset(&ids, 0, sizeof ids);
     *out = NULL;
     TRY(graph_new(be->ctx, &g));
+    g->is_precise = use == BENCH_ANSWERS;
     enum der_status status = describe(g, spec, extractor, head, batch, training, &ids);
     if (status == DER_OK)
         status = program_compile(be, g, out);

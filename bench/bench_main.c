@@ -71,7 +71,6 @@ static bool *switch_of(struct bench_options *o, const char *argument)
                     {"--slopes-apart", &o->tuning.slopes_apart},
                     {"--norm-in-passes", &o->tuning.norm_in_passes},
                     {"--zeros-stored", &o->tuning.zeros_stored},
-                    {"--update-whole", &o->tuning.update_whole},
                     {"--without-strips", &o->tuning.without_strips},
                     {"--without-sheets", &o->tuning.without_sheets}};
     for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)

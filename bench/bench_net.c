@@ -46,8 +46,8 @@ static enum der_status state_init(struct bench_state *s, struct der_ctx *ctx,
     TRY(bench_extractor(s->be, &spec, s->training, &s->extractor));
     TRY(bench_head(s->be, resnet_feature_dim(&spec), s->training, &s->head));
     TRY(bench_data_init(&s->data, s->be, o->batch));
-    TRY(bench_compile(s->be, &spec, s->extractor, s->head, &s->data, o->batch, s->training,
-                      &s->program));
+    TRY(bench_compile(s->be, &spec, s->extractor, s->head, &s->data, o->batch,
+                      s->training ? BENCH_TRAINING : BENCH_ANSWERS, &s->program));
     struct sequence_item item = {.program = s->program};
     return sequence_new(s->be, &item, 1, &s->sequence);
 }

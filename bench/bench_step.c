@@ -3,7 +3,7 @@
  *
  * t - 1 frozen extractors run folded, for the batch, for the tail of the training set and for the
  * tail of the test set; the new one is trained on batch and tail and evaluated, folded, on batch
- * and test tail. The frozen extractors share one set of parameters here, which changes nothing for
+ * and test tail. Where training is coarser than answers, the batches of both differ too. The frozen extractors share one set of parameters here, which changes nothing for
  * the compiler and spares the memory; their programs are all separate.
  */
 #include "bench.h"
@@ -13,7 +13,7 @@
 
 /* CIFAR-100 in ten steps: 5000 new pictures and 2000 of the past, 10,000 to test on. */
 enum { SIZE_BATCH, SIZE_TRAIN_TAIL, SIZE_TEST_TAIL, N_SIZES };
-enum { MAX_EXTRACTORS = 200, MAX_PROGRAMS = N_SIZES * MAX_EXTRACTORS + 4 };
+enum { MAX_EXTRACTORS = 200, MAX_PROGRAMS = (N_SIZES + 1) * MAX_EXTRACTORS + 4 };
 
 struct step {
     struct backend *be;
@@ -27,12 +27,13 @@ struct step {
 
 static enum der_status step_init(struct step *s, struct der_ctx *ctx, const struct bench_options *o)
 {
+    const struct backend_options options = {.precision = o->precision, .tuning = o->tuning};
     memset(s, 0, sizeof *s);
     s->size[SIZE_BATCH] = o->batch;
     s->size[SIZE_TRAIN_TAIL] = 7000 % o->batch ? 7000 % o->batch : o->batch;
     s->size[SIZE_TEST_TAIL] = 10000 % o->batch ? 10000 % o->batch : o->batch;
     TRY(resnet_spec_init(ctx, &s->spec, o->model, 3, BENCH_IMAGE_SIZE, BENCH_IMAGE_SIZE, o->width));
-    TRY(backend_open(ctx, o->backend, NULL, &s->be));
+    TRY(backend_open(ctx, o->backend, &options, &s->be));
     TRY(bench_extractor(s->be, &s->spec, false, &s->frozen));
     TRY(bench_extractor(s->be, &s->spec, true, &s->trained));
     TRY(bench_head(s->be, resnet_feature_dim(&s->spec), true, &s->head));
@@ -53,24 +54,33 @@ static void step_fini(struct step *s)
     backend_close(s->be);
 }
 
-static enum der_status compile(struct step *s, struct param_set *extractor, int size, bool training)
+static enum der_status compile(struct step *s, struct param_set *extractor, int size,
+                               enum bench_use use)
 {
     struct program **program = &s->programs[s->n_programs];
     enum der_status status = bench_compile(s->be, &s->spec, extractor, s->head, &s->data[size],
-                                           s->size[size], training, program);
+                                           s->size[size], use, program);
     s->n_programs += *program != NULL;
     return status;
+}
+
+static enum der_status compile_frozen(struct step *s)
+{
+    TRY(compile(s, s->frozen, SIZE_BATCH, BENCH_FROZEN));
+    TRY(compile(s, s->frozen, SIZE_TRAIN_TAIL, BENCH_FROZEN));
+    if (s->be->is_coarse)
+        TRY(compile(s, s->frozen, SIZE_BATCH, BENCH_ANSWERS));
+    return compile(s, s->frozen, SIZE_TEST_TAIL, BENCH_ANSWERS);
 }
 
 static enum der_status compile_all(struct step *s, int n_extractors)
 {
     for (int i = 1; i < n_extractors; i++)
-        for (int size = 0; size < N_SIZES; size++)
-            TRY(compile(s, s->frozen, size, false));
-    TRY(compile(s, s->trained, SIZE_BATCH, true));
-    TRY(compile(s, s->trained, SIZE_TRAIN_TAIL, true));
-    TRY(compile(s, s->trained, SIZE_BATCH, false));
-    return compile(s, s->trained, SIZE_TEST_TAIL, false);
+        TRY(compile_frozen(s));
+    TRY(compile(s, s->trained, SIZE_BATCH, BENCH_TRAINING));
+    TRY(compile(s, s->trained, SIZE_TRAIN_TAIL, BENCH_TRAINING));
+    TRY(compile(s, s->trained, SIZE_BATCH, BENCH_ANSWERS));
+    return compile(s, s->trained, SIZE_TEST_TAIL, BENCH_ANSWERS);
 }
 
 enum der_status bench_step(struct der_ctx *ctx, const struct bench_options *options)

@@ -22,7 +22,7 @@ python=${DER_BENCH_PYTHON:-python3}
 threads=${DER_THREADS:-8} # that make the plans of convolutions
 mapfile -t suites <cmake/cuda_suites.txt
 own_tests=(cuda_capture_test cuda_error_test cuda_lanes_test cuda_norm_test cuda_precision_test cuda_predict_test
-    cuda_parts_test cuda_sgd_test cuda_sheet_test cuda_slopes_test cuda_statistics_test cuda_strip_test cuda_strip_weights_test
+    cuda_sgd_test cuda_sheet_test cuda_slopes_test cuda_statistics_test cuda_strip_test cuda_strip_weights_test
     cuda_thin_test cuda_update_test cuda_zeros_test cudnn_keep_test)
 n_failed=0
 
@@ -153,7 +153,7 @@ run_alone() { # ARGUMENTS OF der_bench der
         "$build/bench/der_bench" der --backend cuda --precision bf16 --threads "$threads" "$@"
 }
 
-# How long it takes to set up a step of so many extractors: without a folder for compiled kernels, with an empty one and
+# How long it takes to compile all programs of a step of so many extractors: without a folder for compiled kernels, with an empty one and
 # with a full one.
 run_opening() { # EXTRACTORS...
     local t folder cache
@@ -161,7 +161,7 @@ run_opening() { # EXTRACTORS...
         folder=$(mktemp -d) || return 1
         for cache in none empty full; do
             printf '%s: ' "$cache"
-            echo quit | "$build/bench/der_bench" der --backend cuda --precision bf16 --threads "$threads" \
+            "$build/bench/der_bench" step --backend cuda --precision bf16 --threads "$threads" \
                 --extractors "$t" --cache "$([ $cache = none ] || echo "$folder/cache")" || return 1
         done
         du -sh "$folder/cache" | sed 's/\t.*/ of compiled kernels/'
@@ -188,7 +188,7 @@ do_speed() {
     part "resnet32 t=1,10 beside the twin" 50 "$root/tools/gpu_check.sh" --speed resnet32 1,10
     part "resnet18 t=10 pruned, masks" 30 "$root/tools/gpu_check.sh" --alone --extractors 10 \
         --frozen-width 0.283 --masks
-    part "resnet18 t=10,50 set up, kernels kept" 45 "$root/tools/gpu_check.sh" --opening 10 50
+    part "resnet18 t=10,50 compiled, kernels kept" 45 "$root/tools/gpu_check.sh" --opening 10 50
 }
 
 do_sanitize() {

@@ -52,7 +52,6 @@ struct backend_tuning {
     bool slopes_apart;     /* cuda: nor for the gradient of batch norm */
     bool norm_in_passes;   /* cuda: batch norm reads small images twice, as it does large ones */
     bool zeros_stored; /* cuda: gradients of strided 1x1 convolutions have memory for their zeros */
-    bool update_whole; /* cuda: parameters are updated when all gradients are there */
     bool without_strips; /* cuda: no kernels of strip*.cu and sheet.cu; sums in another order */
     bool without_sheets; /* cuda: none of sheet.cu, nor the padding that they want */
 };

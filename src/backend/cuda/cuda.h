@@ -18,8 +18,6 @@ enum {
     CUDA_THIN_MOST = 80   /* channels: up to here own kernels want sixteens, not tiles */
 };
 
-enum { CUDA_UPDATE_PARTS = 3 }; /* of an update, before what is left of it */
-
 enum { CUDA_SIDE_STREAMS = 12 }; /* for programs that may run side by side */
 
 /* Streams that the steps of one program are spread over; see cuda_lanes.c. */
@@ -41,8 +39,8 @@ struct cuda_backend {
     enum precision precision; /* of training */
     bool deterministic;
     int thin_most; /* channels: layers of folded networks that have no more are for own kernels */
-    bool weights_apart, gradients_apart, statistics_apart, slopes_apart, update_whole,
-        norm_in_passes, zeros_stored;
+    bool weights_apart, gradients_apart, statistics_apart, slopes_apart, norm_in_passes,
+        zeros_stored;
     bool strips; /* kernels of strip.cu and strip_weights.cu are wanted, and the GPU can run them */
     bool sheets; /* those of sheet.cu likewise */
     int n_side;  /* streams of `side` that are used */
@@ -310,12 +308,6 @@ NODISCARD enum der_status cuda_derived_refresh_one(struct cuda_program *p, int i
 bool cuda_derived_is_stale(const struct cuda_program *p);
 /* All are up to date with the present versions. */
 void cuda_derived_note(struct cuda_program *p);
-
-/* ---- cuda_parts.c ------------------------------------------------------------------------------- */
-
-/* Parts of updates that can run before the last gradients are there become nodes of their own. g->nodes has room for
- * CUDA_UPDATE_PARTS more for each update. */
-NODISCARD enum der_status cuda_parts_split(struct arena *arena, struct graph *g);
 
 /* ---- cuda_update.c ------------------------------------------------------------------------------ */
 

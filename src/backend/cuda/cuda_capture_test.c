@@ -172,10 +172,6 @@ static void test_gradients_of_any_width_go_straight_into_the_update(void **state
         const uint64_t sum = train_rig(1, &options, false, nothing);
         options.tuning.gradients_apart = true;
         assert_true(train_rig(1, &options, false, nothing) == sum);
-        options.tuning.update_whole = true;
-        assert_true(train_rig(1, &options, false, nothing) == sum);
-        options.tuning.gradients_apart = false;
-        assert_true(train_rig(1, &options, true, nothing) == sum);
     }
 }
 

@@ -3,8 +3,7 @@
  *
  * Kernels of a step seldom fill a GPU from their first microsecond to their last. So the steps that
  * everything waits for stay on the main lane; branches that are needed later (shortcuts, a second
- * head) run on another; and what nothing waits for but the update (gradients of weights), and parts of that which come
- * early (cuda_parts.c), on a third.
+ * head) run on another; and what nothing waits for but the update (gradients of weights) on a third.
  *
  * A step on another lane waits for all of the main lane that comes before it, and for the steps of
  * other lanes whose results it reads; the main lane waits where it reads what another has written.
@@ -109,7 +108,7 @@ static bool reads_from(const struct cuda_program *p, const struct cuda_step *ste
            (is_both && reads_result(p, &step->conv->norm->node, producer));
 }
 
-/* What ends in the update alone, or is a part of it. */
+/* What ends in the update alone. */
 static bool is_sink(const struct cuda_program *p, const struct cuda_step *step)
 {
     const struct node *node = &step->node;
@@ -120,42 +119,10 @@ static bool is_sink(const struct cuda_program *p, const struct cuda_step *step)
     case OP_LINEAR_D_WEIGHTS:
     case OP_MASK_SPARSITY:
     case OP_MASK_GATE_GRAD:
-    case OP_SGD:
         return true;
     default:
         return false;
     }
-}
-
-static bool touches(const struct cuda_program *p, const struct node *node, int owner)
-{
-    for (int k = 0; k < node->n_in; k++)
-        if (owner_of(p, node->in[k]) == owner)
-            return true;
-    for (int k = 0; k < node->n_out; k++)
-        if (owner_of(p, node->out[k]) == owner)
-            return true;
-    return false;
-}
-
-/* Whether nothing behind step i has to do with what it updates. */
-static bool is_final(const struct cuda_program *p, int i)
-{
-    const struct node *sgd = &p->steps[i].node;
-    for (int j = i + 1; j < p->n_steps; j++)
-        for (int k = 0; k < sgd->n_in; k++)
-            if (node_overwrites_input(sgd, k) &&
-                touches(p, &p->steps[j].node, owner_of(p, sgd->in[k])))
-                return false;
-    return true;
-}
-
-static bool may_leave(const struct cuda_program *p, int i)
-{
-    const struct node *node = &p->steps[i].node;
-    if (node->op == OP_SGD)
-        return is_final(p, i);
-    return node->op != OP_JOIN && node->n_out > 0;
 }
 
 /* From the last step to the first: a step leaves the main lane when all that read it have left, or come
@@ -165,7 +132,7 @@ static void choose_lanes(struct cuda_program *p)
     int n_main = 0; /* steps of the main lane behind step i */
     for (int i = p->n_steps - 1; i >= 0; i--) {
         struct cuda_step *step = &p->steps[i];
-        bool leaves = may_leave(p, i);
+        bool leaves = step->node.op != OP_SGD && step->node.op != OP_JOIN && step->node.n_out > 0;
         int passed = 0; /* of them, those before step j */
         for (int j = i + 1; j < p->n_steps && leaves && passed < SLACK; j++) {
             bool on_main = p->steps[j].lane == LANE_MAIN;

@@ -154,7 +154,6 @@ static enum der_status cuda_open(struct der_ctx *ctx, const struct backend_optio
     cuda->gradients_apart = options->tuning.gradients_apart;
     cuda->statistics_apart = options->tuning.statistics_apart;
     cuda->slopes_apart = options->tuning.slopes_apart;
-    cuda->update_whole = options->tuning.update_whole;
     cuda->norm_in_passes = options->tuning.norm_in_passes;
     cuda->zeros_stored = options->tuning.zeros_stored;
     cuda->strips = !options->tuning.without_strips;

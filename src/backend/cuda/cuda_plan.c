@@ -279,15 +279,11 @@ static enum der_status build(struct cuda_program *p, const struct graph *g, bool
 static enum der_status reorder(struct cuda_program *p, const struct graph *g, struct graph *out)
 {
     *out = *g;
-    int n_updates = 0;
-    for (int i = 0; i < g->n_nodes; i++)
-        n_updates += g->nodes[i].op == OP_SGD;
-    out->nodes = arena_zalloc(&p->arena, (size_t)(g->n_nodes + n_updates * CUDA_UPDATE_PARTS),
-                              sizeof *out->nodes);
+    out->nodes = arena_zalloc(&p->arena, (size_t)g->n_nodes, sizeof *out->nodes);
     if (!out->nodes)
         return ctx_nomem(p->base.be->ctx);
     cuda_lanes_order(g, out->nodes);
-    return cuda_of(p)->update_whole ? DER_OK : cuda_parts_split(&p->arena, out);
+    return DER_OK;
 }
 
 /* Answers in bf16 would differ from those in f32 for more than one image in a thousand, so they are computed in

@@ -7,6 +7,7 @@
 #include "support/cuda/conv_arrays.h"
 #include "support/test_ctx.h"
 
+#include <pthread.h>
 #include <stdio.h>
 
 extern const struct backend_ops cuda_backend;
@@ -107,6 +108,48 @@ static void test_gradient_of_data(void **state)
     if (!backend_is_usable(&cuda_backend))
         skip();
     compare_tiles((struct conv_pass){.backwards = true});
+}
+
+struct launcher {
+    struct conv_arrays arrays;
+    struct tile_launch launch;
+    cudaError_t error;
+};
+
+/* No assertions in here: cmocka's belong to the main thread. */
+static void *launch_often(void *argument)
+{
+    struct launcher *l = argument;
+    for (int i = 0; i < 2000 && l->error == cudaSuccess; i++)
+        l->error = launch_tile(&l->arrays, &l->launch);
+    return NULL;
+}
+
+/* One kernel with little and with much shared memory. */
+static void test_threads_launch_a_kernel_with_memory_of_their_own(void **state)
+{
+    (void)state;
+    static const struct conv_layer layer = {40, 8, 8, 64, 64, 3, 1};
+    const struct cuda_conv_shape shape = conv_layer_shape(&layer);
+    struct launcher two[2] = {
+        {.launch.tile = {.rows = 1, .warps = 4, .columns = 32, .chunk = 16, .stages = 2}},
+        {.launch.tile = {.rows = 1, .warps = 4, .columns = 32, .chunk = 64, .stages = 2}}};
+    pthread_t threads[2];
+    assert_in_range(cuda_thin_shared(&shape, false, false, &two[0].launch.tile), 1, 48 << 10);
+    assert_in_range(cuda_thin_shared(&shape, false, false, &two[1].launch.tile), 49 << 10,
+                    MOST_SHARED);
+    if (!backend_is_usable(&cuda_backend))
+        skip();
+    for (int i = 0; i < 2; i++)
+        conv_arrays_init(&two[i].arrays, &layer);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, launch_often, &two[i]), 0);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(cudaGetErrorString(two[i].error), cudaGetErrorString(cudaSuccess));
+        conv_arrays_fini(&two[i].arrays);
+    }
 }
 
 /* ---- weights ------------------------------------------------------------------------------------------ */
@@ -316,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_forward),
         cmocka_unit_test(test_forward_with_bias_residual_and_relu),
         cmocka_unit_test(test_gradient_of_data),
+        cmocka_unit_test(test_threads_launch_a_kernel_with_memory_of_their_own),
         cmocka_unit_test(test_gradient_of_weights),
         cmocka_unit_test(test_tiles_of_the_rule_exist),
         cmocka_unit_test(test_what_is_not_served),

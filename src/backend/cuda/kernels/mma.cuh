@@ -71,12 +71,22 @@ template <int LEFT> __device__ inline void copies_wait()
     asm volatile("cp.async.wait_group %0;" : : "n"(LEFT) : "memory");
 }
 
-/* Lets a kernel have so many bytes of dynamic shared memory, and asks for all that a multiprocessor has, so that several
- * of its blocks fit. */
-static inline cudaError_t allow_shared(const void *function, size_t bytes)
+/* Lets a kernel have as much dynamic shared memory as there is, and asks for all that a multiprocessor has, so that
+ * several of its blocks fit. Never what one launch needs: the limit is one for all threads of a process, and another may be
+ * about to launch the kernel with more. */
+static inline cudaError_t allow_shared(const void *function)
 {
-    const cudaError_t error = cudaFuncSetAttribute(
-        function, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    struct cudaFuncAttributes own;
+    int device = 0;
+    int most = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error == cudaSuccess)
+        error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (error == cudaSuccess)
+        error = cudaFuncGetAttributes(&own, function);
+    if (error == cudaSuccess)
+        error = cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     most - (int)own.sharedSizeBytes);
     if (error != cudaSuccess)
         return error;
     return cudaFuncSetAttribute(function, cudaFuncAttributePreferredSharedMemoryCarveout,

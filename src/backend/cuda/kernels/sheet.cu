@@ -210,7 +210,7 @@ cudaError_t cuda_sheet(const struct cuda_conv_shape *shape, const struct cuda_sh
     struct sheet_maps maps = {};
     cudaError_t error = make_maps(&maps, shape, a.layout, tile->columns, operands);
     if (error == cudaSuccess)
-        error = allow_shared((const void *)function, shared);
+        error = allow_shared((const void *)function);
     if (error != cudaSuccess)
         return error;
     function<<<grid, (unsigned)threads_of(shape, tile), shared, stream>>>(a, maps);

@@ -120,7 +120,7 @@ static cudaError_t launch(const struct cuda_conv_shape *shape, bool backwards,
     if (error == cudaSuccess)
         error = map_weights(&weights_map, *c, weights);
     if (error == cudaSuccess)
-        error = allow_shared((const void *)function, (size_t)c->shared);
+        error = allow_shared((const void *)function);
     if (error != cudaSuccess)
         return error;
     function<<<(unsigned)shape->n, (unsigned)c->threads, (size_t)c->shared, stream>>>(

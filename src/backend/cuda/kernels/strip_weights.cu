@@ -381,7 +381,7 @@ cudaError_t cuda_strip_d_weights(const struct cuda_conv_shape *shape, int splits
     if (error == cudaSuccess)
         error = map_pixels(&d_dst_map, *c, shape, shape->k, 0, d_dst);
     if (error == cudaSuccess)
-        error = allow_shared((const void *)c->function, (size_t)c->shared);
+        error = allow_shared((const void *)c->function);
     if (error != cudaSuccess)
         return error;
     const dim3 grid((unsigned)splits, (unsigned)a.tiles);

@@ -368,7 +368,7 @@ static cudaError_t launch(const struct cuda_conv_shape *shape, const struct cuda
         return cudaErrorInvalidValue;
     const thin_function function = function_for(shape, backwards, tile);
     const size_t bytes = arrange(shape, backwards, a->residual != NULL, tile, a);
-    const cudaError_t error = allow_shared((const void *)function, bytes);
+    const cudaError_t error = allow_shared((const void *)function);
     if (error != cudaSuccess)
         return error;
     const dim3 grid((unsigned)a->box.boxes, (unsigned)((a->k + tile->columns - 1) / tile->columns));

@@ -210,7 +210,7 @@ cudaError_t cuda_thin_d_weights(const struct cuda_conv_shape *shape,
     void (*const function)(const struct grad_args) =
         shape->r == 1 ? (is_double(shape) ? thin_grad_kernel<2, 1> : thin_grad_kernel<1, 1>)
                       : (is_double(shape) ? thin_grad_kernel<2, 9> : thin_grad_kernel<1, 9>);
-    const cudaError_t error = allow_shared((const void *)function, bytes);
+    const cudaError_t error = allow_shared((const void *)function);
     if (error != cudaSuccess)
         return error;
     const int blocks = a.box.boxes < tile->blocks ? a.box.boxes : tile->blocks;
