@@ -147,19 +147,41 @@ enum der_status durable_write_file(struct der_ctx *ctx, const struct io_calls *i
     return durable_commit(file);
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 static enum der_status make_folder(struct der_ctx *ctx, const struct io_calls *io, const char *path)
 {
     int parent;
+    if (is_folder(path))
+        return DER_OK;
     TRY(io_open_folder_of(ctx, io, path, &parent));
     int result = io->mkdir(io->user, path, 0777);
     if (result == 0)
         result = io_fsync_folder(io, parent);
     int error = errno;
     (void)io_close(io, parent);
-    struct stat info;
-    if (result == 0 || (error == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode)))
+    /* Another process may have been faster. */
+    if (result == 0 || (error == EEXIST && is_folder(path)))
         return DER_OK;
     return io_fail(ctx, "cannot make folder", path, error);
+}
+
+/* A folder and those that it lies in, as far as they are not there. */
+static enum der_status make_folders(struct der_ctx *ctx, const struct io_calls *io, char *path)
+{
+    if (is_folder(path))
+        return DER_OK; /* whatever it lies in */
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        enum der_status status = make_folder(ctx, io, path);
+        *slash = '/';
+        TRY(status);
+    }
+    return make_folder(ctx, io, path);
 }
 
 enum der_status durable_mkdir(struct der_ctx *ctx, const struct io_calls *io, const char *path)
@@ -173,7 +195,7 @@ enum der_status durable_mkdir(struct der_ctx *ctx, const struct io_calls *io, co
         return ctx_nomem(ctx);
     memcpy(copy, path, length);
     copy[length] = '\0';
-    enum der_status status = make_folder(ctx, io ? io : io_calls_plain(), copy);
+    enum der_status status = make_folders(ctx, io ? io : io_calls_plain(), copy);
     mem_free(&ctx->mem, copy);
     return status;
 }

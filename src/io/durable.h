@@ -35,7 +35,7 @@ void durable_abort(struct durable *file);
 NODISCARD enum der_status durable_write_file(struct der_ctx *ctx, const struct io_calls *io,
                                              const char *path, const void *data, size_t size);
 
-/* Makes a folder that survives a power cut. One that is there already will do; its parent must be. */
+/* Makes a folder that survives a power cut, with those that it lies in. One that is there already will do. */
 NODISCARD enum der_status durable_mkdir(struct der_ctx *ctx, const struct io_calls *io,
                                         const char *path);
 

@@ -251,7 +251,7 @@ static void test_a_folder_is_made_once_and_its_parent_synced(void **state)
     assert_int_equal(durable_mkdir(f->ctx, NULL, scratch_path(&f->scratch, "run/file")), DER_IO);
     assert_non_null(strstr(der_ctx_error(f->ctx), "cannot make folder"));
     assert_non_null(strstr(der_ctx_error(f->ctx), "run/file: File exists"));
-    assert_int_equal(durable_mkdir(f->ctx, NULL, scratch_path(&f->scratch, "no/run")), DER_IO);
+    assert_int_equal(durable_mkdir(f->ctx, NULL, scratch_path(&f->scratch, "run/file/a")), DER_IO);
     static const char *const failing[] = {"open", "mkdir", "fsync"};
     for (int k = 1; k <= 3; k++) {
         calls = (struct faulty_calls){.fail_at = k, .error = EIO};
@@ -259,6 +259,19 @@ static void test_a_folder_is_made_once_and_its_parent_synced(void **state)
         assert_string_equal(calls.failed_call, failing[k - 1]);
         assert_non_null(strstr(der_ctx_error(f->ctx), "other: Input/output error"));
     }
+}
+
+static void test_a_folder_is_made_with_those_it_lies_in(void **state)
+{
+    struct file_fixture *f = *state;
+    struct faulty_calls calls = {.fail_at = 6, .error = EIO};
+    struct io_calls io = faulty_calls(&calls);
+    assert_int_equal(durable_mkdir(f->ctx, &io, scratch_path(&f->scratch, "a/b//c/")), DER_IO);
+    assert_string_equal(calls.failed_call, "mkdir");
+    assert_non_null(strstr(der_ctx_error(f->ctx), "a/b: Input/output error"));
+    assert_ok(f->ctx, durable_mkdir(f->ctx, NULL, scratch_path(&f->scratch, "a/b//c/")));
+    scratch_text(&f->scratch, "a/b/c/file", OLD);
+    assert_ok(f->ctx, durable_mkdir(f->ctx, NULL, scratch_path(&f->scratch, "a/b/c")));
 }
 
 /* A process that is killed while it writes. */
@@ -370,6 +383,7 @@ int main(void)
         CASE(test_impossible_places_are_refused),
         CASE(test_names_without_a_folder_lie_in_the_working_folder),
         CASE(test_a_folder_is_made_once_and_its_parent_synced),
+        CASE(test_a_folder_is_made_with_those_it_lies_in),
         CASE(test_what_a_killed_process_left_is_swept),
         CASE(test_sweeping_for_one_file_leaves_those_of_others),
         CASE(test_sweeping_takes_nothing_else),

@@ -247,23 +247,6 @@ static enum der_status make_room(struct plan_cache *cache, size_t bytes)
 
 /* ---- storing ------------------------------------------------------------------------------------------------ */
 
-/* A folder and those that it lies in. */
-static enum der_status make_folders(struct plan_cache *cache)
-{
-    struct stat info;
-    if (stat(cache->folder, &info) == 0)
-        return DER_OK; /* if it is none, the next call will say so */
-    for (char *slash = strchr(cache->folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        enum der_status status = DER_OK;
-        *slash = '\0';
-        if (stat(cache->folder, &info) != 0)
-            status = durable_mkdir(cache->ctx, cache->io, cache->folder);
-        *slash = '/';
-        TRY(status);
-    }
-    return durable_mkdir(cache->ctx, cache->io, cache->folder);
-}
-
 static enum der_status write_file(struct plan_cache *cache, const char *path, const char *key,
                                   const char *text, size_t size)
 {
@@ -292,7 +275,7 @@ enum der_status plan_cache_store(struct plan_cache *cache, const char *key, cons
     if (size > FILE_MAX - before || before + size > cache->limits->bytes / 4)
         return ctx_fail(cache->ctx, DER_ARG, "a plan of %zu bytes is too large to be kept in %s",
                         size, cache->folder);
-    TRY(make_folders(cache));
+    TRY(durable_mkdir(cache->ctx, cache->io, cache->folder));
     TRY(make_room(cache, before + size));
     char *path = path_of(cache, key);
     if (!path)
