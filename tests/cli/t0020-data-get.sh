@@ -82,8 +82,11 @@ expect_code 2 "what is no checksum is a usage error" \
     "$DER" data get cifar10 other --url "$web/plain/cifar.tar.gz" --checksum md5:xyz
 expect_code 2 "four files have no checksum of one's own" \
     "$DER" data get fashion-mnist other --url "$web/plain" --checksum "$sum"
-expect_code 3 "a folder in nowhere is told" "$DER" data get cifar10 no/where "${own[@]}"
-check "in one line" one_line err no/where
+expect_code 0 "a folder is made with those it lies in" "$DER" data get cifar10 some/where "${own[@]}"
+check "and has the files" diff -r cifar-10-batches-bin some/where/cifar-10-batches-bin
+echo text >some/file
+expect_code 3 "a folder in a file is told" "$DER" data get cifar10 some/file/where "${own[@]}"
+check "in one line" one_line err some/file
 
 # An archive that wants out.
 python3 - <<'END'
