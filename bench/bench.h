@@ -23,8 +23,8 @@ struct bench_options {
     const char *widths;  /* der: channels of the trained extractor, layer by layer; NULL: all */
     const char *frozen_widths;    /* der: of the frozen ones */
     bool masks;                   /* der: channel masks are trained */
-    enum precision precision;     /* der */
-    struct backend_tuning tuning; /* der */
+    enum precision precision;     /* step, der */
+    struct backend_tuning tuning; /* step, der */
     const char *cache;            /* folder for compiled kernels; NULL: none */
     const char *file;             /* model, predict: the model file */
     const char *image;            /* predict: bytes of a picture */

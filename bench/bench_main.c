@@ -2,11 +2,12 @@
  * der_bench: measures what bench/run.py asks for.
  *
  *     der_bench net  [--model NAME] [--infer] [--batch N] [--threads N] [--width X] [--backend NAME]
- *     der_bench step [--extractors N] ...
+ *     der_bench step [--extractors N] [--precision f32|tf32|bf16] [--cache DIR] ...
  *     der_bench der  [--extractors N] [--part step|train|frozen] [--masks] [--frozen-width X]
  *                    [--widths LIST] [--frozen-widths LIST]
  *                    [--precision f32|tf32|bf16] [--lanes N] [--thin-most N] [--weights-apart]
- *                    [--gradients-apart] [--statistics-apart] [--without-strips]
+ *                    [--gradients-apart] [--statistics-apart] [--slopes-apart]
+ *                    [--norm-in-passes] [--zeros-stored] [--without-strips]
  *                    [--without-sheets] [--cache DIR] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
@@ -27,6 +28,7 @@ static const char USAGE[] =
     "                                      [--frozen-widths LIST] [--precision f32|tf32|bf16]\n"
     "                                      [--lanes N] [--thin-most N] [--weights-apart]\n"
     "                                      [--gradients-apart] [--statistics-apart]\n"
+    "                                      [--slopes-apart] [--norm-in-passes] [--zeros-stored]\n"
     "                                      [--without-strips] [--without-sheets] [--cache DIR]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n"

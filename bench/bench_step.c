@@ -3,8 +3,9 @@
  *
  * t - 1 frozen extractors run folded, for the batch, for the tail of the training set and for the
  * tail of the test set; the new one is trained on batch and tail and evaluated, folded, on batch
- * and test tail. Where training is coarser than answers, the batches of both differ too. The frozen extractors share one set of parameters here, which changes nothing for
- * the compiler and spares the memory; their programs are all separate.
+ * and test tail. Where answers are more precise than training, frozen extractors have a program for
+ * batches of either kind. They share one set of parameters here, which changes nothing for the
+ * compiler and spares the memory; their programs are all separate.
  */
 #include "bench.h"
 
