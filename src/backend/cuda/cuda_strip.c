@@ -23,9 +23,9 @@ bool cuda_strip_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass)
  * longer. */
 int cuda_strip_splits(const struct cuda_conv_shape *s)
 {
-    enum { BLOCKS = 66, CHANNELS = 64, PORTION = 128 /* pixels that a block takes at once */ };
-    const int64_t tiles = s->c / CHANNELS * (s->k / CHANNELS);
-    const int64_t portions = s->n * s->h * s->w / PORTION;
+    enum { BLOCKS = 66, PORTION = 128 /* pixels that are worth a block */ };
+    const int64_t tiles = cuda_strip_grad_tiles(s);
+    const int64_t portions = s->n * s->out_h * s->out_w / PORTION;
     const int64_t splits = BLOCKS / tiles < portions ? BLOCKS / tiles : portions;
     return splits > 1 ? (int)splits : 1;
 }
