@@ -356,8 +356,8 @@ cudaError_t cuda_strip_d_src_summed(const struct cuda_conv_shape *shape, const v
 
 /* ---- strip_weights.cu: the gradient of weights, 3x3 and strided 1x1, in bf16, on the same GPUs -------------- */
 
-/* Whether there is a kernel: results have sides in fours, channels come in 64s, results of 1x1 in 128s; strides are 1 and
- * 2 for 3x3, and 2 for 1x1. */
+/* Whether there is a kernel: 3x3 has no stride, 1x1 one of 2; results have sides in fours, and channels come in 64s, those of
+ * results of 1x1 in 128s. */
 bool cuda_strip_grad_exists(const struct cuda_conv_shape *shape);
 /* Blocks that cover all channels once; there has to be a kernel. */
 int cuda_strip_grad_tiles(const struct cuda_conv_shape *shape);

@@ -1,8 +1,8 @@
 /*
- * The gradient of a convolution's weights on Hopper's tensor cores, for small pictures: 3x3, and 1x1 with a stride.
+ * The gradient of a convolution's weights on Hopper's tensor cores, for small pictures: 3x3, and 1x1 with a stride of 2.
  *
  * d_weights [k, tap, c] = sum over pixels of d_dst [pixel, k] times what the tap sees of src [pixel, c]. A block of 3x3 has 64
- * channels k, 64 channels c and all taps, and walks over its portions of the pixels: three groups of four warps, one for
+ * channels k, 64 channels c and all taps, and walks over its portions of 128 pixels: three groups of four warps, one for
  * each row of the kernel, hold 64 x 192 sums each. Both operands of a product are read transposed, as the copy engine
  * has brought them: a portion of the source with a border, so that a tap is only another address to begin at, and the
  * three taps of a row are one operand whose columns are a pixel apart. A block of 1x1 has 128 channels k, 64 of either of
@@ -17,7 +17,9 @@
 enum {
     CHANNELS = 64,      /* of an operand */
     ROW = CHANNELS * 2, /* bytes */
+    PORTION = 128,      /* pixels */
     STEP = 16,          /* pixels of a product */
+    STEPS = PORTION / STEP,
     MOST_SPLITS = 256,
     MOST_SHARED = 227 << 10
 };
@@ -25,8 +27,8 @@ enum {
 /* What a block computes, and how its groups of four warps share it. */
 template <int SIDE_> struct grad_kernel {
     static constexpr int SIDE = SIDE_, TAPS = SIDE * SIDE;
-    static constexpr bool BY_ROW =
-        SIDE > 1; /* groups have rows of the kernel, else 64 channels k */
+    static constexpr int STRIDE = SIDE > 1 ? 1 : 2;
+    static constexpr bool BY_ROW = SIDE > 1; /* groups have rows of the kernel, or 64 channels k */
     static constexpr int GROUPS = BY_ROW ? SIDE : 2;
     static constexpr int CHUNKS = BY_ROW ? 1 : GROUPS; /* of 64 channels k */
     static constexpr int ADDERS = GROUPS * 128;
@@ -35,19 +37,17 @@ template <int SIDE_> struct grad_kernel {
     static constexpr int QUADS = SUMS / 4;           /* what of them is moved at once */
 };
 
-/* How a portion lies in shared memory: COLUMNS of so many ROWS of IMAGES pictures. Eight pixels that follow each other in a
- * product are neighbours in a row; where rows have fewer, or taps of neighbours are STRIDE apart, they are the same pixel
- * of eight pictures (MIXED). The only tap of 1x1 sees every so manyth pixel, and the copy engine brings no others. */
-template <int SIDE, int STRIDE_, int COLUMNS_, int ROWS_, int IMAGES_>
-struct grad_plan : grad_kernel<SIDE> {
-    static constexpr int STRIDE = STRIDE_, COLUMNS = COLUMNS_, ROWS = ROWS_, IMAGES = IMAGES_;
-    static constexpr int PORTION = COLUMNS * ROWS * IMAGES; /* pixels */
-    static constexpr int STEPS = PORTION / STEP;
-    static constexpr bool HAS_BORDER = SIDE > 1;
-    static constexpr bool MIXED = HAS_BORDER && (COLUMNS < 8 || STRIDE > 1);
-    static constexpr int APART = HAS_BORDER ? STRIDE : 1; /* pixels of the source */
-    static constexpr int PITCH = (COLUMNS - 1) * APART + SIDE;
-    static constexpr int HEIGHT = (ROWS - 1) * APART + SIDE;
+/* How a portion lies in shared memory: COLUMNS of so many rows of IMAGES pictures. Eight pixels that follow each other in a
+ * product are neighbours in a row; where pictures are so small that rows have fewer, they are the same pixel of eight
+ * pictures (MIXED). Without a border all pixels follow each other: those of 1x1, whose others the copy engine
+ * leaves out. */
+template <int SIDE, int COLUMNS_, int IMAGES_> struct grad_plan : grad_kernel<SIDE> {
+    static constexpr int COLUMNS = COLUMNS_, IMAGES = IMAGES_;
+    static constexpr bool MIXED = SIDE > 1 && COLUMNS < 8;
+    static constexpr int ROWS = PORTION / IMAGES / COLUMNS;
+    static constexpr int BORDER = SIDE / 2;             /* pixels */
+    static constexpr int PITCH = COLUMNS + 2 * BORDER;  /* pixels */
+    static constexpr int HEIGHT = ROWS + 2 * BORDER;    /* rows */
     static constexpr int PIXEL = MIXED ? 8 * ROW : ROW; /* bytes from one to the next */
 
     /* Bytes from the first pixel to the first of eight, without the border. */
@@ -55,9 +55,9 @@ struct grad_plan : grad_kernel<SIDE> {
     {
         constexpr int per_row = MIXED ? COLUMNS : (COLUMNS + 7) / 8;
         const int image = i / (per_row * ROWS);
-        const int y = i / per_row % ROWS * APART;
-        const int x = i % per_row * (MIXED ? APART : 8);
-        return HAS_BORDER ? ((image * HEIGHT + y) * PITCH + x) * PIXEL : i * 8 * PIXEL;
+        const int y = i / per_row % ROWS;
+        const int x = i % per_row * (MIXED ? 1 : 8);
+        return BORDER > 0 ? ((image * HEIGHT + y) * PITCH + x) * PIXEL : i * 8 * PIXEL;
     }
 
     static constexpr int BOX = IMAGES * PITCH * HEIGHT * ROW; /* bytes that come */
@@ -85,7 +85,7 @@ struct grad_plan : grad_kernel<SIDE> {
     static constexpr unsigned PIXELS_LOW = (unsigned)PIXEL / WORD << 16;
     static constexpr unsigned PIXELS_HIGH = descriptor_high(ROW, eight_at(1) - eight_at(0));
 
-    static_assert(PORTION % STEP == 0 && (!MIXED || IMAGES == 8), "whole portions");
+    static_assert(IMAGES * ROWS * COLUMNS == PORTION && (!MIXED || IMAGES == 8), "whole portions");
     static_assert(STAGES >= 3 && SHARED <= MOST_SHARED, "shared memory");
 };
 
@@ -141,9 +141,8 @@ __device__ static void fetch_portion(const struct grad_args &a, const struct gra
     const int x = portion % a.across * P::COLUMNS;
     const unsigned to = block.room + slot * P::STAGE;
     const unsigned barrier = full_barrier<P>(block.room, slot);
-    constexpr int BORDER = P::SIDE / 2;
-    const int left = x * P::APART - BORDER;
-    const int top = y * P::APART - BORDER;
+    const int left = x - P::BORDER;
+    const int top = y - P::BORDER;
     barrier_expect(barrier, P::BOX + P::CHUNKS * P::GRADS);
     if (P::MIXED)
         copy_box(to, block.src, {block.c, image, left, top}, barrier);
@@ -177,7 +176,7 @@ template <class P>
 __device__ static void multiply_portion(float (&sums)[P::SUMS], unsigned grads, unsigned pixels)
 {
 #pragma unroll
-    for (int step = 0; step < P::STEPS; step++)
+    for (int step = 0; step < STEPS; step++)
         multiply_columns(sums, descriptor(grads + step * STEP * ROW / WORD, P::GRADS_HIGH),
                          descriptor(pixels + P::eight_at(2 * step) / WORD, P::PIXELS_HIGH));
 }
@@ -341,9 +340,9 @@ typedef cudaError_t (*grad_adder)(const struct grad_args &, int, cudaStream_t);
 
 /* A kernel and what its launch has to know of the plan. */
 struct grad_case {
-    int side, stride, k; /* channels k of a block */
+    int side, stride, border;
+    int k; /* channels of a block */
     int columns, rows, images;
-    int pitch, height; /* of what a portion sees of the source */
     bool mixed;
     grad_function function;
     int threads, shared;
@@ -354,12 +353,11 @@ template <class P> static constexpr struct grad_case case_of()
 {
     return {P::SIDE,
             P::STRIDE,
+            P::BORDER,
             P::CHUNKS * CHANNELS,
             P::COLUMNS,
             P::ROWS,
             P::IMAGES,
-            P::PITCH,
-            P::HEIGHT,
             P::MIXED,
             strip_weights_kernel<P>,
             P::THREADS,
@@ -369,15 +367,14 @@ template <class P> static constexpr struct grad_case case_of()
 
 /* The first that fits is the fastest. */
 static const struct grad_case CASES[] = {
-    case_of<grad_plan<3, 1, 16, 8, 1>>(), case_of<grad_plan<3, 1, 8, 8, 2>>(),
-    case_of<grad_plan<3, 1, 4, 4, 8>>(), case_of<grad_plan<3, 2, 4, 2, 8>>(),
-    case_of<grad_plan<1, 2, 4, 4, 8>>()};
+    case_of<grad_plan<3, 16, 1>>(), case_of<grad_plan<3, 8, 2>>(), case_of<grad_plan<3, 4, 8>>(),
+    case_of<grad_plan<1, 4, 8>>()};
 
 static bool fits(const struct grad_case &c, const struct cuda_conv_shape *s)
 {
     if (s->out_h != (s->h - 1) / c.stride + 1 || s->out_w != (s->w - 1) / c.stride + 1)
         return false;
-    return s->r == c.side && s->s == c.side && s->stride == c.stride && s->pad == c.side / 2 &&
+    return s->r == c.side && s->s == c.side && s->stride == c.stride && s->pad == c.border &&
            s->c % CHANNELS == 0 && s->k % c.k == 0 && s->out_w % c.columns == 0 &&
            s->out_h % c.rows == 0;
 }
@@ -415,50 +412,41 @@ size_t cuda_strip_grad_scratch(const struct cuda_conv_shape *s, int splits)
 
 /* ---- launching -------------------------------------------------------------------------------------- */
 
-/* [n, h, w, channels], or every so manyth pixel of an array. */
+/* What is multiplied of an image, as it lies in memory. */
 struct grad_image {
     const void *data;
-    cuuint64_t n, h, w, channels;
-    cuuint64_t column, row, image; /* bytes from one to the next */
+    int64_t channels, n, h, w;
+    int64_t column, row, image; /* bytes from one to the next */
 };
 
-/* What taps see of the source: all of it, but the only tap of 1x1 what is multiplied alone. */
-static struct grad_image source_of(const struct grad_case &c, const struct cuda_conv_shape *s,
-                                   const void *src)
+/* Of [n, h, w, channels] one pixel for each of the result. */
+static struct grad_image image_of(const struct cuda_conv_shape *s, const void *data, int64_t h,
+                                  int64_t w, int64_t channels, int64_t stride)
 {
-    const bool is_all = c.side > 1;
-    const cuuint64_t pixel = (cuuint64_t)s->c * 2;
-    const cuuint64_t every = is_all ? 1 : (cuuint64_t)c.stride;
-    const cuuint64_t w = (cuuint64_t)s->w;
-    return {src,
-            (cuuint64_t)s->n,
-            (cuuint64_t)(is_all ? s->h : s->out_h),
-            (cuuint64_t)(is_all ? s->w : s->out_w),
-            (cuuint64_t)s->c,
-            every * pixel,
-            every * w * pixel,
-            (cuuint64_t)s->h * w * pixel};
+    const int64_t pixel = channels * 2;
+    return {data,           channels,           s->n,         s->out_h, s->out_w,
+            stride * pixel, stride * w * pixel, h * w * pixel};
 }
 
-static struct grad_image gradient_of(const struct cuda_conv_shape *s, const void *d_dst)
-{
-    const cuuint64_t pixel = (cuuint64_t)s->k * 2;
-    const cuuint64_t h = (cuuint64_t)s->out_h;
-    const cuuint64_t w = (cuuint64_t)s->out_w;
-    return {d_dst, (cuuint64_t)s->n, h, w, (cuuint64_t)s->k, pixel, w * pixel, h * w * pixel};
-}
-
+/* A portion, with a border of so many pixels. */
 static cudaError_t map_image(CUtensorMap *map, const struct grad_case &c,
-                             const struct grad_image &i, int columns, int rows)
+                             const struct grad_image &i, int border)
 {
+    const cuuint64_t channels = (cuuint64_t)i.channels;
+    const cuuint64_t n = (cuuint64_t)i.n;
+    const cuuint64_t h = (cuuint64_t)i.h;
+    const cuuint64_t w = (cuuint64_t)i.w;
+    const cuuint64_t column = (cuuint64_t)i.column;
+    const cuuint64_t row = (cuuint64_t)i.row;
+    const cuuint64_t image = (cuuint64_t)i.image;
+    const cuuint32_t columns = (cuuint32_t)(c.columns + 2 * border);
+    const cuuint32_t rows = (cuuint32_t)(c.rows + 2 * border);
     const cuuint32_t images = (cuuint32_t)c.images;
-    const cuuint32_t width = (cuuint32_t)columns;
-    const cuuint32_t height = (cuuint32_t)rows;
     if (c.mixed)
-        return make_map<4>(map, i.data, {i.channels, i.n, i.w, i.h}, {i.image, i.column, i.row},
-                           {CHANNELS, images, width, height}, {1, 1, 1, 1});
-    return make_map<4>(map, i.data, {i.channels, i.w, i.h, i.n}, {i.column, i.row, i.image},
-                       {CHANNELS, width, height, images}, {1, 1, 1, 1});
+        return make_map<4>(map, i.data, {channels, n, w, h}, {image, column, row},
+                           {CHANNELS, images, columns, rows}, {1, 1, 1, 1});
+    return make_map<4>(map, i.data, {channels, w, h, n}, {column, row, image},
+                       {CHANNELS, columns, rows, images}, {1, 1, 1, 1});
 }
 
 static struct grad_args args_of(const struct grad_case &c, const struct cuda_conv_shape *s)
@@ -484,9 +472,13 @@ cudaError_t cuda_strip_d_weights(const struct cuda_conv_shape *shape, int splits
     a.partial = splits > 1 ? (float4 *)scratch : NULL;
     a.d_weights = (bf16 *)d_weights;
     CUtensorMap src_map, d_dst_map;
-    cudaError_t error = map_image(&src_map, *c, source_of(*c, shape, src), c->pitch, c->height);
+    const struct grad_image source =
+        image_of(shape, src, shape->h, shape->w, shape->c, shape->stride);
+    const struct grad_image gradient =
+        image_of(shape, d_dst, shape->out_h, shape->out_w, shape->k, 1);
+    cudaError_t error = map_image(&src_map, *c, source, c->border);
     if (error == cudaSuccess)
-        error = map_image(&d_dst_map, *c, gradient_of(shape, d_dst), c->columns, c->rows);
+        error = map_image(&d_dst_map, *c, gradient, 0);
     if (error == cudaSuccess)
         error = allow_shared((const void *)c->function);
     if (error != cudaSuccess)
