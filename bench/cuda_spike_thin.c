@@ -90,6 +90,9 @@ static const struct thin_layer {
     {{512, 4, 512, 3, 1}, WEIGHTS},
     {{192, 8, 192, 3, 1}, WEIGHTS},
     {{320, 4, 320, 3, 1}, WEIGHTS},
+    {{64, 32, 128, 1, 2}, WEIGHTS},
+    {{128, 16, 256, 1, 2}, WEIGHTS},
+    {{256, 8, 512, 1, 2}, WEIGHTS},
 };
 
 struct trial {
@@ -303,17 +306,17 @@ static void try_rule(struct trials *all, struct spike *s, struct trial t, const 
     add(all, s, &t, expected, host);
 }
 
-/* By the rule, then for a third of a GPU up to all of it. */
+/* By the rule, then for a sixth of a GPU up to all of it. */
 static void try_strip_weights(struct trials *all, struct spike *s, struct trial *t,
                               const void *expected, void *host[2])
 {
-    enum { CHANNELS = 64, THIRD = 44, ALL = 132 };
-    const int tiles = (int)(t->shape.c / CHANNELS * (t->shape.k / CHANNELS));
+    enum { SIXTH = 22, ALL = 132 };
+    const int tiles = cuda_strip_grad_tiles(&t->shape);
     t->splits = cuda_strip_splits(&t->shape);
     t->is_rule = true;
     add(all, s, t, expected, host);
     t->is_rule = false;
-    for (int blocks = THIRD; blocks <= ALL; blocks += THIRD / 2) {
+    for (int blocks = SIXTH; blocks <= ALL; blocks += SIXTH) {
         const int splits = blocks / tiles;
         if (splits == t->splits || splits == cuda_strip_splits(&t->shape))
             continue;

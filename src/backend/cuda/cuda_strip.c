@@ -20,13 +20,14 @@ bool cuda_strip_serves(const struct cuda_conv_shape *shape, enum dnn_pass pass)
 
 /* Half of the GPU's multiprocessors have a block of the gradient of weights, which runs beside the steps that everything
  * waits for: on all of them it ends earlier by a fifth to a third, but adds up twice as many sums, and an iteration takes
- * longer. */
+ * longer. 1x1 has a quarter, for the same reason. */
 int cuda_strip_splits(const struct cuda_conv_shape *s)
 {
-    enum { BLOCKS = 66, CHANNELS = 64, PORTION = 128 /* pixels that a block takes at once */ };
-    const int64_t tiles = s->c / CHANNELS * (s->k / CHANNELS);
-    const int64_t portions = s->n * s->h * s->w / PORTION;
-    const int64_t splits = BLOCKS / tiles < portions ? BLOCKS / tiles : portions;
+    enum { PORTION = 128 /* pixels that a block takes at once */ };
+    const int64_t blocks = s->r > 1 ? 66 : 33;
+    const int64_t tiles = cuda_strip_grad_tiles(s);
+    const int64_t portions = s->n * s->out_h * s->out_w / PORTION;
+    const int64_t splits = blocks / tiles < portions ? blocks / tiles : portions;
     return splits > 1 ? (int)splits : 1;
 }
 

@@ -105,7 +105,7 @@ static struct op_case case_of(enum op op, const struct conv_layer *layer)
     const struct shape weights = shape_4d(l.k, l.c, l.kernel, l.kernel);
     const struct shape dst = shape_4d(l.n, l.k, l.h / l.stride, l.w / l.stride);
     struct op_case c = {.op = op, .n_in = 2, .out = {operand_result(dst)}, .n_out = 1};
-    c.attr.conv = (struct conv_attr){.stride = (int)l.stride, .pad = 1};
+    c.attr.conv = (struct conv_attr){.stride = (int)l.stride, .pad = (int)l.kernel / 2};
     c.in[CONV_SRC] = operand_normal(src);
     c.in[CONV_WEIGHTS] = operand_normal(weights);
     if (op == OP_CONV2D_D_SRC) {
@@ -180,6 +180,18 @@ static void test_the_back_end_computes_the_same_with_strips(void **state)
             continue;
         const struct conv_layer layer = layer_of(shapes[i / 4], N);
         const struct op_case c = case_of(ops[i % 4], &layer);
+        compare_case(&c, (struct backend_tuning){.without_strips = true}, CONV_BY_STRIP);
+    }
+}
+
+static void test_the_back_end_computes_the_same_gradients_of_shortcuts(void **state)
+{
+    (void)state;
+    static const struct conv_layer layers[] = {{64, 32, 32, 64, 128, 1, 2},
+                                               {65, 8, 8, 256, 512, 1, 2}};
+    skip_without_hopper();
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
+        const struct op_case c = case_of(OP_CONV2D_D_WEIGHTS, &layers[i]);
         compare_case(&c, (struct backend_tuning){.without_strips = true}, CONV_BY_STRIP);
     }
 }
@@ -375,6 +387,7 @@ int main(void)
         cmocka_unit_test(test_forward_with_bias_residual_and_relu),
         cmocka_unit_test(test_gradient_of_data),
         cmocka_unit_test(test_the_back_end_computes_the_same_with_strips),
+        cmocka_unit_test(test_the_back_end_computes_the_same_gradients_of_shortcuts),
         cmocka_unit_test(test_the_back_end_computes_the_same_with_sheets),
         cmocka_unit_test(test_steps_take_strips_where_they_are_wanted),
         cmocka_unit_test(test_strips_need_no_plan),

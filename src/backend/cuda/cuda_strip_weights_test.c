@@ -51,8 +51,9 @@ static void compare(struct conv_arrays *a, int splits)
     const struct cuda_conv_shape *s = &a->shape;
     struct watched w = {.splits = splits};
     char what[120];
-    (void)snprintf(what, sizeof what, "%lld -> %lld, %lld of %lldx%lld, splits %d", (long long)s->c,
-                   (long long)s->k, (long long)s->n, (long long)s->h, (long long)s->w, splits);
+    (void)snprintf(what, sizeof what, "%lld -> %lld, %lld of %lldx%lld, side %lld /%lld, splits %d",
+                   (long long)s->c, (long long)s->k, (long long)s->n, (long long)s->h,
+                   (long long)s->w, (long long)s->r, (long long)s->stride, splits);
     watch(&w, s);
     conv_arrays_run(a, (size_t)a->n_weights * 2, launch_weights, &w);
     conv_arrays_compare(a, a->n_weights, true, what);
@@ -82,6 +83,10 @@ static const struct conv_layer LAYERS[] = {
     {1, 8, 8, 256, 64, 3, 1},    {3, 8, 8, 64, 128, 3, 1},     {88, 8, 8, 256, 256, 3, 1},
     {1, 4, 4, 64, 64, 3, 1},     {3, 4, 4, 128, 320, 3, 1},    {128, 4, 4, 512, 512, 3, 1},
     {5, 8, 24, 64, 64, 3, 1},    {9, 12, 20, 64, 64, 3, 1},    {2, 24, 16, 128, 64, 3, 1},
+    {1, 32, 32, 64, 128, 1, 2},  {3, 32, 32, 64, 128, 1, 2},   {128, 32, 32, 64, 128, 1, 2},
+    {3, 16, 16, 64, 384, 1, 2},  {88, 16, 16, 128, 256, 1, 2}, {17, 8, 8, 64, 128, 1, 2},
+    {128, 8, 8, 256, 512, 1, 2}, {5, 8, 24, 64, 128, 1, 2},    {9, 24, 16, 128, 128, 1, 2},
+    {11, 7, 7, 128, 128, 1, 2},  {2, 7, 15, 64, 128, 1, 2},
 };
 
 enum { N_LAYERS = sizeof LAYERS / sizeof *LAYERS };
@@ -102,6 +107,13 @@ static struct cuda_conv_shape shape_of(int64_t n, int64_t size, int64_t c, int64
     return conv_layer_shape(&layer);
 }
 
+/* A shortcut that halves the sides and doubles the channels. */
+static struct cuda_conv_shape shortcut_of(int64_t n, int64_t size, int64_t c)
+{
+    const struct conv_layer layer = {n, size, size, c, 2 * c, 1, 2};
+    return conv_layer_shape(&layer);
+}
+
 /* Half of the GPU, or as many blocks as there are channels for. */
 static void test_the_rule_fills_half_of_the_gpu(void **state)
 {
@@ -116,6 +128,21 @@ static void test_the_rule_fills_half_of_the_gpu(void **state)
                 assert_true(blocks <= BLOCKS && (blocks > BLOCKS / 2 || splits == size * size));
                 assert_true(cuda_strip_grad_scratch(&s, splits) <= MOST_SCRATCH);
             }
+}
+
+/* Their blocks have twice the channels. */
+static void test_shortcuts_have_a_quarter_of_it(void **state)
+{
+    (void)state;
+    for (int64_t c = 64; c <= 256; c *= 2) {
+        const struct cuda_conv_shape s = shortcut_of(128, 2048 / c, c);
+        const int64_t tiles = c / 64 * (2 * c / 128);
+        assert_int_equal(cuda_strip_grad_tiles(&s), tiles);
+        assert_int_equal(cuda_strip_splits(&s), 33 / tiles);
+        assert_int_equal(cuda_strip_grad_scratch(&s, 3), 3 * s.k * s.c * 4);
+    }
+    const struct cuda_conv_shape few = shortcut_of(64, 8, 64);
+    assert_int_equal(cuda_strip_splits(&few), 64 * 16 / 128);
 }
 
 /* No block is without pixels, and one always is there. */
@@ -157,6 +184,33 @@ static void test_what_is_served(void **state)
     }
 }
 
+static void test_which_shortcuts_are_served(void **state)
+{
+    (void)state;
+    for (int64_t size = 8; size <= 32; size *= 2) {
+        struct cuda_conv_shape s = shortcut_of(128, size, 64);
+        assert_true(cuda_strip_serves(&s, DNN_D_WEIGHTS));
+        assert_false(cuda_strip_serves(&s, DNN_FORWARD));
+        assert_false(cuda_strip_serves(&s, DNN_D_SRC));
+        s.n = 63;
+        assert_false(cuda_strip_serves(&s, DNN_D_WEIGHTS));
+    }
+    const struct cuda_conv_shape shape = shortcut_of(128, 16, 64);
+    struct cuda_conv_shape s = shape;
+    s.k = 192; /* one and a half of what a block has */
+    assert_false(cuda_strip_grad_exists(&s));
+    s = shape, s.c = 32;
+    assert_false(cuda_strip_grad_exists(&s));
+    s = shortcut_of(128, 12, 64); /* 6x6 */
+    assert_false(cuda_strip_grad_exists(&s));
+    s = shape, s.stride = 1, s.out_h = s.out_w = 16;
+    assert_false(cuda_strip_grad_exists(&s));
+    s = shape, s.pad = 1;
+    assert_false(cuda_strip_grad_exists(&s));
+    s = shape, s.h = 32;
+    assert_false(cuda_strip_grad_exists(&s));
+}
+
 static void test_what_is_not_served(void **state)
 {
     (void)state;
@@ -169,11 +223,11 @@ static void test_what_is_not_served(void **state)
     assert_false(cuda_strip_grad_exists(&s));
     s = shape, s.k = 32;
     assert_false(cuda_strip_grad_exists(&s));
-    s = shape, s.h = 15;
+    s = shape, s.h = s.out_h = 15;
     assert_false(cuda_strip_grad_exists(&s));
-    s = shape, s.w = 14;
+    s = shape, s.w = s.out_w = 14;
     assert_false(cuda_strip_grad_exists(&s));
-    s = shape, s.stride = 2;
+    s = shape, s.stride = 2, s.out_h = s.out_w = 8;
     assert_false(cuda_strip_grad_exists(&s));
     s = shape, s.pad = 0;
     assert_false(cuda_strip_grad_exists(&s));
@@ -183,7 +237,9 @@ static void test_what_is_not_served(void **state)
     assert_false(cuda_strip_grad_exists(&s));
     s = shape, s.n = INT32_MAX / 256; /* more pixels than are counted */
     assert_false(cuda_strip_grad_exists(&s));
-    s = shape, s.h = 64, s.w = 64; /* not measured */
+    s = shape, s.out_w = 12; /* not what the convolution gives */
+    assert_false(cuda_strip_grad_exists(&s));
+    s = shape_of(128, 64, 64, 64); /* not measured */
     assert_true(cuda_strip_grad_exists(&s));
     assert_false(cuda_strip_serves(&s, DNN_D_WEIGHTS));
 }
@@ -193,9 +249,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradient_of_weights),
         cmocka_unit_test(test_the_rule_fills_half_of_the_gpu),
+        cmocka_unit_test(test_shortcuts_have_a_quarter_of_it),
         cmocka_unit_test(test_few_pixels_have_few_blocks),
         cmocka_unit_test(test_no_kernel_is_an_error),
         cmocka_unit_test(test_what_is_served),
+        cmocka_unit_test(test_which_shortcuts_are_served),
         cmocka_unit_test(test_what_is_not_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -354,11 +354,14 @@ cudaError_t cuda_strip_d_src_summed(const struct cuda_conv_shape *shape, const v
                                     const void *weights, const struct cuda_bn_grad *bn,
                                     cudaStream_t stream);
 
-/* ---- strip_weights.cu: the gradient of weights, 3x3, in bf16, on the same GPUs --------------------------- */
+/* ---- strip_weights.cu: the gradient of weights, 3x3 and strided 1x1, in bf16, on the same GPUs -------------- */
 
-/* Whether there is a kernel: images have sides in fours, and channels in 64s. */
+/* Whether there is a kernel: 3x3 has no stride, 1x1 one of 2; results have sides in fours, and channels come in 64s, those of
+ * results of 1x1 in 128s. */
 bool cuda_strip_grad_exists(const struct cuda_conv_shape *shape);
-/* d_weights [k, 3, 3, c] in bf16, rounded once. splits: blocks, at most 256, that share the pixels of 64 x 64 channels;
+/* Blocks that cover all channels once; there has to be a kernel. */
+int cuda_strip_grad_tiles(const struct cuda_conv_shape *shape);
+/* d_weights [k, r, s, c] in bf16, rounded once. splits: blocks, at most 256, that share the pixels of the same channels;
  * results do not depend on it but for the order of sums. Arrays at multiples of 16 bytes. */
 cudaError_t cuda_strip_d_weights(const struct cuda_conv_shape *shape, int splits, void *d_weights,
                                  const void *src, const void *d_dst, void *scratch,

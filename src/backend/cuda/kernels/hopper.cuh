@@ -105,6 +105,16 @@ __device__ inline void multiply_columns(float (&d)[96], uint64_t a, uint64_t b)
         : "l"(a), "l"(b));
 }
 
+/* d [64, 64] += a [64, 16] * b [16, 64]; both lie transposed, as [16, 64]. */
+__device__ inline void multiply_columns(float (&d)[32], uint64_t a, uint64_t b)
+{
+    asm volatile("{ .reg .pred p; setp.eq.b32 p, 0, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" LIST_32
+                 "}, %32, %33, p, 1, 1, 1, 1; }"
+                 : ALL_32(d)
+                 : "l"(a), "l"(b));
+}
+
 __device__ inline void products_begin()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
