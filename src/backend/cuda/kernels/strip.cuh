@@ -25,6 +25,7 @@
 
 #include "backend/cuda/kernels/hopper.cuh"
 #include "backend/cuda/kernels/norm_line.cuh"
+#include "backend/cuda/kernels/pairs.cuh"
 #include "backend/cuda/kernels/slices.cuh"
 
 enum {
@@ -285,12 +286,6 @@ template <class P> struct lane_place {
     }
 };
 
-__device__ inline unsigned packed(float low, float high)
-{
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const unsigned *>(&pair);
-}
-
 /* A word of a result. */
 __device__ inline unsigned finished(float low, float high, unsigned residual, float least)
 {
@@ -329,16 +324,6 @@ __device__ static void write_forwards(float (&sums)[PRODUCT / 2], const struct s
         *reinterpret_cast<unsigned *>(to + P::TO) =
             finished(s[1] + bias.x, s[3] + bias.y, residual[j][1], least);
     }
-}
-
-__device__ inline float low_of(unsigned word)
-{
-    return __uint_as_float(word << 16);
-}
-
-__device__ inline float high_of(unsigned word)
-{
-    return __uint_as_float(word & 0xffff0000u);
 }
 
 /* Of a lane's channels, over the pixels that it has written: sums of them, and of their products with others. */
@@ -545,7 +530,7 @@ template <class P> __device__ static void leave_sums(float *sums, const float *r
         for (int share = 0; share < P::SHARES; share++)
             sum += room[(share * 2 + column / P::SLICE) * P::TO + channel];
     }
-    sums[((int64_t)slice * gridDim.x + blockIdx.x) * columns + column] = sum;
+    slice_part(sums, P::SLICE, slice, (int)gridDim.x, (int)blockIdx.x)[column] = sum;
 }
 
 /* When all products of the block are done, and the picture is no longer wanted. */

@@ -6,7 +6,13 @@
  * multiplied. The gradient of the data is the same sum over weights that are read transposed, with the taps the other
  * way round; behind a stride of 2 it is four sums, one for each corner of 2 x 2 pixels. Bias, residual and ReLU follow
  * in f32 before the result is rounded.
+ *
+ * Where batch norm follows, the sums that it begins with are added up while results are written. A block then takes
+ * one box after the other, so that the parts of these sums are few however many boxes there are.
  */
+#include "backend/cuda/kernels/lanes.cuh"
+#include "backend/cuda/kernels/pairs.cuh"
+#include "backend/cuda/kernels/slices.cuh"
 #include "backend/cuda/kernels/thin.cuh"
 
 enum { MAX_THREADS = 256, MAX_STAGES = 4 };
@@ -36,6 +42,7 @@ struct thin_args {
     const bf16 *src, *weights, *residual;
     const float *bias;
     bool relu;
+    float *sums; /* for batch norm, one part for each block of a channel; or NULL */
 };
 
 /* ---- into shared memory ------------------------------------------------------------------------- */
@@ -173,10 +180,31 @@ __device__ static void multiply_chunk(float (&sums)[corners_of(WAY)][MT][NT][4],
     }
 }
 
-/* Results of a warp by way of shared memory, so that they are written 16 bytes at a time. */
-template <int MT, int NT>
+/* Of the channels of a lane's word, over the pixels that it has written: sums of them, then of their products with
+ * others. */
+struct word_sums {
+    float x[2 * WORD_CHANNELS];
+
+    __device__ void add(const uint4 &word, const uint4 &times)
+    {
+        float u[WORD_CHANNELS];
+        float v[WORD_CHANNELS];
+        vec<bf16, WORD_CHANNELS>::expand(u, word);
+        vec<bf16, WORD_CHANNELS>::expand(v, times);
+#pragma unroll
+        for (int i = 0; i < WORD_CHANNELS; i++) {
+            x[i] += u[i];
+            x[WORD_CHANNELS + i] += u[i] * v[i];
+        }
+    }
+};
+
+/* Results of a warp by way of shared memory, so that they are written 16 bytes at a time. Sums are those of numbers as
+ * they are written: that is what batch norm reads. */
+template <int MT, int NT, bool SUMMED>
 __device__ static void write_results(const float (&sums)[MT][NT][4], const struct thin_args &a,
-                                     const struct thin_block &block, char *out, int corner)
+                                     const struct thin_block &block, char *out, int corner,
+                                     struct word_sums &seen)
 {
     const lane_share<NT> share(a, block);
     const int lane = threadIdx.x % 32;
@@ -196,29 +224,73 @@ __device__ static void write_results(const float (&sums)[MT][NT][4], const struc
             float u = sums[i / 2][n][i % 2 * 2] + bias.x;
             float v = sums[i / 2][n][i % 2 * 2 + 1] + bias.y;
             if (a.residual) {
-                u += __uint_as_float(*to << 16);
-                v += __uint_as_float(*to & 0xffff0000u);
+                u += low_of(*to);
+                v += high_of(*to);
             }
-            const __nv_bfloat162 pair =
-                __floats2bfloat162_rn(larger_or_nan(u, least), larger_or_nan(v, least));
-            *to = *reinterpret_cast<const unsigned *>(&pair);
+            *to = packed(larger_or_nan(u, least), larger_or_nan(v, least));
         }
     }
     __syncwarp();
     for (int i = share.row; share.counts && i < MT * 16; i += share.TURN) {
         const int pixel = result_pixel(a.box, block.at, first_row + i, corner);
-        if (pixel >= 0)
-            *reinterpret_cast<uint4 *>(a.dst + (int64_t)pixel * a.k + share.k) =
-                *reinterpret_cast<const uint4 *>(mine + i * share.OUT_PITCH + share.word * WORD);
+        if (pixel < 0)
+            continue;
+        const uint4 word =
+            *reinterpret_cast<const uint4 *>(mine + i * share.OUT_PITCH + share.word * WORD);
+        *reinterpret_cast<uint4 *>(a.dst + (int64_t)pixel * a.k + share.k) = word;
+        if (SUMMED)
+            seen.add(word, word);
     }
 }
 
-template <int MT, int NT, int TAPS, thin_way WAY>
-__global__ void __launch_bounds__(MAX_THREADS) thin_kernel(const struct thin_args a)
+/* ---- sums for batch norm ---------------------------------------------------------------------------- */
+
+/* Lanes have words in turn: NT has to be a power of two. room: [warps][first, second][NT * 8]. */
+template <int NT> __device__ static void share_sums(const struct word_sums &seen, float *room)
 {
-    extern __shared__ uint4 room[];
-    const struct thin_block block = {place_of(a.box, blockIdx.x), (int)blockIdx.y * NT * 8,
-                                     shared_address(room)};
+    constexpr int rest = NT / 2; /* sums of a lane, in the end */
+    float *mine = room + threadIdx.x / 32 * 2 * NT * 8 + threadIdx.x % NT * WORD_CHANNELS;
+    float sums[rest];
+    int first = 0;
+    scatter<float, 2 * WORD_CHANNELS, rest, 16>::sum(seen.x, sums, first);
+#pragma unroll
+    for (int i = 0; i < rest; i++) {
+        const int at = first + i;
+        mine[at / WORD_CHANNELS * NT * 8 + at % WORD_CHANNELS] = sums[i];
+    }
+}
+
+/* One part of what slices.cuh describes, of the channels that the block has. */
+template <int NT>
+__device__ static void leave_sums(const struct thin_args &a, int first_k, const float *room)
+{
+    const int width = slice_width(a.k);
+    for (int i = threadIdx.x; i < 2 * NT * 8; i += blockDim.x) {
+        const int channel = first_k + i % (NT * 8);
+        float sum = 0.0f;
+        for (int warp = 0; warp < (int)blockDim.x / 32; warp++)
+            sum += room[warp * 2 * NT * 8 + i];
+        if (channel < a.k)
+            slice_part(a.sums, width, channel / width, (int)gridDim.x,
+                       (int)blockIdx.x)[i / (NT * 8) * width + channel % width] = sum;
+    }
+}
+
+template <int NT>
+__device__ static void add_up(const struct thin_args &a, const struct word_sums &seen, int first_k,
+                              float *room)
+{
+    share_sums<NT>(seen, room);
+    __syncthreads();
+    leave_sums<NT>(a, first_k, room);
+}
+
+/* ---- boxes ------------------------------------------------------------------------------------------ */
+
+template <int MT, int NT, int TAPS, thin_way WAY, bool SUMMED>
+__device__ static void compute_box(const struct thin_args &a, const struct thin_block &block,
+                                   char *room, struct word_sums &seen)
+{
     const int lane = threadIdx.x % 32;
     int pixels[MT]; /* bytes into a stage: the pixel and the half of its channels that a lane names */
 #pragma unroll
@@ -255,70 +327,91 @@ __global__ void __launch_bounds__(MAX_THREADS) thin_kernel(const struct thin_arg
     __syncthreads(); /* results may be gathered where the last chunk was */
 #pragma unroll
     for (int corner = 0; corner < corners_of(WAY); corner++) {
-        write_results<MT, NT>(sums[corner], a, block, reinterpret_cast<char *>(room) + a.out_at,
-                              corner);
+        write_results<MT, NT, SUMMED>(sums[corner], a, block, room + a.out_at, corner, seen);
         __syncwarp();
     }
+}
+
+/* SUMMED: with sums for batch norm, and box after box. */
+template <int MT, int NT, int TAPS, thin_way WAY, bool SUMMED>
+__global__ void __launch_bounds__(MAX_THREADS) thin_kernel(const struct thin_args a)
+{
+    extern __shared__ uint4 room[];
+    const int first_k = (int)blockIdx.y * NT * 8;
+    struct word_sums seen = {};
+    int box = blockIdx.x;
+    do {
+        const struct thin_block block = {place_of(a.box, box), first_k, shared_address(room)};
+        compute_box<MT, NT, TAPS, WAY, SUMMED>(a, block, reinterpret_cast<char *>(room), seen);
+        box += gridDim.x;
+        if (SUMMED)
+            __syncthreads(); /* no results are gathered any more where others will be */
+    } while (SUMMED && box < a.box.boxes);
+    if constexpr (SUMMED)
+        add_up<NT>(a, seen, first_k, reinterpret_cast<float *>(room));
 }
 
 /* ---- launching ------------------------------------------------------------------------------------ */
 
 typedef void (*thin_function)(const struct thin_args);
 
-/* NULL where sums do not fit into registers: backwards through a stride there are four to a place. */
-template <int MT, int NT, int TAPS, thin_way WAY> static thin_function made()
+/* NULL where sums do not fit into registers: backwards through a stride there are four to a place. Sums for batch norm
+ * are left by blocks of 16, 32 and 64 channels. */
+template <int MT, int NT, int TAPS, thin_way WAY, bool SUMMED> static thin_function made()
 {
-    if constexpr (WAY == SPREAD && (MT > 2 || MT * NT > 8))
+    constexpr bool fits = WAY != SPREAD || (MT <= 2 && MT * NT <= 8);
+    if constexpr (!fits || (SUMMED && (WAY != FORWARDS || (NT & (NT - 1)) != 0)))
         return NULL;
     else
-        return thin_kernel<MT, NT, TAPS, WAY>;
+        return thin_kernel<MT, NT, TAPS, WAY, SUMMED>;
 }
 
-template <int TAPS, thin_way WAY> static thin_function function_of(int rows, int columns)
+template <int TAPS, thin_way WAY, bool SUMMED> static thin_function function_of(int rows, int columns)
 {
     switch (rows * 100 + columns) {
     case 116:
-        return made<1, 2, TAPS, WAY>();
+        return made<1, 2, TAPS, WAY, SUMMED>();
     case 132:
-        return made<1, 4, TAPS, WAY>();
+        return made<1, 4, TAPS, WAY, SUMMED>();
     case 148:
-        return made<1, 6, TAPS, WAY>();
+        return made<1, 6, TAPS, WAY, SUMMED>();
     case 164:
-        return made<1, 8, TAPS, WAY>();
+        return made<1, 8, TAPS, WAY, SUMMED>();
     case 180:
-        return made<1, 10, TAPS, WAY>();
+        return made<1, 10, TAPS, WAY, SUMMED>();
     case 216:
-        return made<2, 2, TAPS, WAY>();
+        return made<2, 2, TAPS, WAY, SUMMED>();
     case 232:
-        return made<2, 4, TAPS, WAY>();
+        return made<2, 4, TAPS, WAY, SUMMED>();
     case 248:
-        return made<2, 6, TAPS, WAY>();
+        return made<2, 6, TAPS, WAY, SUMMED>();
     case 264:
-        return made<2, 8, TAPS, WAY>();
+        return made<2, 8, TAPS, WAY, SUMMED>();
     case 280:
-        return made<2, 10, TAPS, WAY>();
+        return made<2, 10, TAPS, WAY, SUMMED>();
     case 416:
-        return made<4, 2, TAPS, WAY>();
+        return made<4, 2, TAPS, WAY, SUMMED>();
     case 432:
-        return made<4, 4, TAPS, WAY>();
+        return made<4, 4, TAPS, WAY, SUMMED>();
     default:
         return NULL;
     }
 }
 
+template <bool SUMMED>
 static thin_function function_for(const struct cuda_conv_shape *shape, bool backwards,
                                   const struct cuda_thin_tile *tile)
 {
     const int rows = tile->rows;
     const int columns = tile->columns;
     if (!backwards)
-        return shape->r == 1 ? function_of<1, FORWARDS>(rows, columns)
-                             : function_of<9, FORWARDS>(rows, columns);
+        return shape->r == 1 ? function_of<1, FORWARDS, SUMMED>(rows, columns)
+                             : function_of<9, FORWARDS, SUMMED>(rows, columns);
     if (shape->stride == 1)
-        return shape->r == 1 ? function_of<1, BACKWARDS>(rows, columns)
-                             : function_of<9, BACKWARDS>(rows, columns);
-    return shape->r == 1 ? function_of<1, SPREAD>(rows, columns)
-                         : function_of<9, SPREAD>(rows, columns);
+        return shape->r == 1 ? function_of<1, BACKWARDS, SUMMED>(rows, columns)
+                             : function_of<9, BACKWARDS, SUMMED>(rows, columns);
+    return shape->r == 1 ? function_of<1, SPREAD, SUMMED>(rows, columns)
+                         : function_of<9, SPREAD, SUMMED>(rows, columns);
 }
 
 /* Fills in all but the pointers; returns the bytes of shared memory. */
@@ -348,7 +441,7 @@ static bool is_possible(const struct cuda_conv_shape *shape, bool backwards,
 {
     const int places = tile->rows * 16 * tile->warps;
     const bool is_whole = tile->chunk >= (backwards ? shape->k : shape->c);
-    return function_for(shape, backwards, tile) && places <= 1 << MAX_LOG_PLACES &&
+    return function_for<false>(shape, backwards, tile) && places <= 1 << MAX_LOG_PLACES &&
            (places & (places - 1)) == 0 && tile->warps * 32 <= MAX_THREADS && tile->chunk > 0 &&
            tile->chunk % STEP == 0 && tile->stages >= (is_whole ? 1 : 2) &&
            tile->stages <= MAX_STAGES;
@@ -361,17 +454,32 @@ size_t cuda_thin_shared(const struct cuda_conv_shape *shape, bool backwards, boo
     return is_possible(shape, backwards, tile) ? arrange(shape, backwards, residual, tile, &a) : 0;
 }
 
+int cuda_thin_boxes(const struct cuda_conv_shape *shape, bool backwards,
+                    const struct cuda_thin_tile *tile)
+{
+    struct thin_args a = {};
+    if (!is_possible(shape, backwards, tile) || !function_for<true>(shape, backwards, tile))
+        return 0;
+    (void)arrange(shape, backwards, false, tile, &a);
+    return a.box.boxes;
+}
+
+/* parts: of sums for batch norm; 0: there are none, and a block for each box. */
 static cudaError_t launch(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
-                          bool backwards, struct thin_args *a, cudaStream_t stream)
+                          bool backwards, int parts, struct thin_args *a, cudaStream_t stream)
 {
     if (!is_possible(shape, backwards, tile))
         return cudaErrorInvalidValue;
-    const thin_function function = function_for(shape, backwards, tile);
+    const thin_function function = parts > 0 ? function_for<true>(shape, backwards, tile)
+                                             : function_for<false>(shape, backwards, tile);
     const size_t bytes = arrange(shape, backwards, a->residual != NULL, tile, a);
+    if (!function || parts > a->box.boxes)
+        return cudaErrorInvalidValue;
     const cudaError_t error = allow_shared((const void *)function);
     if (error != cudaSuccess)
         return error;
-    const dim3 grid((unsigned)a->box.boxes, (unsigned)((a->k + tile->columns - 1) / tile->columns));
+    const dim3 grid((unsigned)(parts > 0 ? parts : a->box.boxes),
+                    (unsigned)((a->k + tile->columns - 1) / tile->columns));
     function<<<grid, (unsigned)tile->warps * 32, bytes, stream>>>(*a);
     return cudaGetLastError();
 }
@@ -386,7 +494,21 @@ cudaError_t cuda_thin(const struct cuda_conv_shape *shape, const struct cuda_thi
     a.bias = thin->bias;
     a.residual = (const bf16 *)thin->residual;
     a.relu = thin->relu;
-    return launch(shape, tile, false, &a, stream);
+    return launch(shape, tile, false, 0, &a, stream);
+}
+
+cudaError_t cuda_thin_summed(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
+                             const struct cuda_thin *thin, int parts, void *sums,
+                             cudaStream_t stream)
+{
+    struct thin_args a = {};
+    if (!sums || parts < 1 || thin->bias || thin->residual || thin->relu)
+        return cudaErrorInvalidValue;
+    a.dst = (bf16 *)thin->dst;
+    a.src = (const bf16 *)thin->src;
+    a.weights = (const bf16 *)thin->weights;
+    a.sums = (float *)sums;
+    return launch(shape, tile, false, parts, &a, stream);
 }
 
 cudaError_t cuda_thin_d_src(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
@@ -397,5 +519,5 @@ cudaError_t cuda_thin_d_src(const struct cuda_conv_shape *shape, const struct cu
     a.dst = (bf16 *)d_src;
     a.src = (const bf16 *)d_dst;
     a.weights = (const bf16 *)weights;
-    return launch(shape, tile, true, &a, stream);
+    return launch(shape, tile, true, 0, &a, stream);
 }
