@@ -103,7 +103,7 @@ static bool plan_gradient(struct cuda_program *p, int i, int at)
     const int residual = node_out(gradient, BNG_D_RESIDUAL);
     const int writer = summing_writer(p, d_dst, i, OP_CONV2D_D_SRC);
     const int other = gradient->in[at == BNG_D_DST ? BNG_D_DST2 : BNG_D_DST];
-    if (writer < 0 || (other != NO_VALUE && p->values[other].sparse) ||
+    if (writer < 0 || p->values[d_dst].sparse || (other != NO_VALUE && p->values[other].sparse) ||
         !is_for_alone(p, d_dst, i) || !reads_early(p, i, writer, at) ||
         (residual != NO_VALUE && p->values[residual].kind != VALUE_TEMP))
         return false;
