@@ -468,7 +468,7 @@ static void test_what_reaches_batch_norm_from_every_thin_tile(void **state)
 static void test_what_reaches_batch_norm_from_thin_tiles_of_the_rule(void **state)
 {
     (void)state;
-    static const int64_t batches[] = {77, 128};
+    static const int64_t batches[] = {21, 128};
     int n_tiles = 0;
     if (!backend_is_usable(&cuda_backend))
         skip();
