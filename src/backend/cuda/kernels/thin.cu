@@ -469,7 +469,8 @@ __device__ static void compute_slope(const struct thin_args &a, const struct nor
     }
 }
 
-/* Blocks that a multiprocessor has to have registers for; 0: as the compiler likes it, which are two as well. */
+/* Blocks of the most threads that a multiprocessor has to have registers for; 0: the compiler may choose. What lies beside
+ * the results takes so many that it would choose one. */
 __host__ __device__ constexpr int resident(thin_way way, bool summed)
 {
     return way == BACKWARDS && summed ? 2 : 0;
