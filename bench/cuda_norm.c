@@ -2,18 +2,18 @@
  * der_cuda_norm: how long batch norm takes, forward and backward, for the layers of ResNet-18 and of the
  * modified ResNet-32, beside the bytes that have to move.
  *
- *     der_cuda_norm [--batch N] [--numbers bf16|f32] [--passes 1]
+ *     der_cuda_norm [--batch N] [--numbers bf16|f32] [--passes 1] [--parts N]
  *
  * Every line is one layer with what is fused into it, in microseconds. "hot": the same arrays again and
  * again, which the second-level cache holds where they fit; "cold": other arrays with every launch. Bytes
  * are those of one read of each operand and one write of each result.
  *
- * Where there are kernels for the convolution before it that leave its sums (strip.cu), both alone and one behind the
- * other, with sums and without; and likewise the gradient of a convolution's data ("data") and that of batch norm.
+ * Where there are kernels for the convolution before it that leave its sums (strip.cu, or else thin.cu), both alone and one
+ * behind the other, with sums and without; and likewise the gradient of a convolution's data ("data") and that of batch norm.
  *
- * --passes 1: small images are read twice, as large ones are.
+ * --passes 1: small images are read twice, as large ones are. --parts N: of the sums that thin.cu leaves, at most.
  */
-#include "backend/cuda/kernels.h"
+#include "backend/cuda/cuda.h"
 #include "cuda_replay.h"
 
 #include <stdio.h>
@@ -73,6 +73,7 @@ static const struct kind {
 };
 
 enum { IMAGES = 6, VECTORS = 10, CHANNELS_MAX = 512, LAUNCHES = 24, SETS_MAX = 24 };
+enum { PARTS_MAX = 256 }; /* as cuda_statistics.c has it */
 static const size_t POOL_BYTES = (size_t)1 << 30;
 static const size_t COLD_BYTES = (size_t)256 << 20;
 
@@ -84,7 +85,9 @@ struct bench {
     int batch;
     enum cuda_type type;
     bool has_strips; /* the GPU can run the kernels of strip.cu */
+    size_t shared;   /* bytes that a block can have */
     bool passes;
+    int most_parts;
 };
 
 /* One measurement. */
@@ -92,7 +95,11 @@ struct trial {
     const struct bench *bench;
     const struct layer *layer;
     const struct kind *kind;
-    int n_sets; /* of images, in turns */
+    struct cuda_conv_shape shape;
+    bool by_strips;             /* else by thin.cu */
+    struct cuda_thin_tile tile; /* of thin.cu */
+    int parts;                  /* of sums; 0: there is no kernel that leaves any */
+    int n_sets;                 /* of images, in turns */
 };
 
 static int64_t rows_of(const struct bench *b, const struct layer *layer)
@@ -139,15 +146,34 @@ static struct cuda_conv_shape shape_of(const struct bench *b, const struct layer
                                     .type = b->type};
 }
 
+static struct trial trial_of(const struct bench *b, const struct layer *layer,
+                             const struct kind *kind)
+{
+    struct trial t = {
+        .bench = b, .layer = layer, .kind = kind, .shape = shape_of(b, layer), .n_sets = 1};
+    t.by_strips = b->has_strips && cuda_strip_sums(&t.shape, kind->backward);
+    t.tile = cuda_thin_tile_of(&t.shape, kind->backward, b->shared);
+    if (t.by_strips)
+        t.parts = b->batch;
+    else if (cuda_thin_serves(&t.shape, kind->backward ? DNN_D_SRC : DNN_FORWARD))
+        t.parts = cuda_thin_boxes(&t.shape, kind->backward, &t.tile);
+    if (!t.by_strips && t.parts > b->most_parts)
+        t.parts = b->most_parts;
+    return t;
+}
+
 /* Its result is what run_forward() reads. */
 static cudaError_t run_conv(const struct trial *t, int set, cudaStream_t stream)
 {
-    const struct cuda_conv_shape shape = shape_of(t->bench, t->layer);
     const struct cuda_thin operands = {.dst = image_at(t, set, 0).data,
                                        .src = image_at(t, set, 3).data,
                                        .weights = image_at(t, set, 4).data};
-    return t->kind->sums ? cuda_strip_summed(&shape, &operands, t->bench->scratch, stream)
-                         : cuda_strip(&shape, &operands, stream);
+    void *sums = t->bench->scratch;
+    if (t->by_strips)
+        return t->kind->sums ? cuda_strip_summed(&t->shape, &operands, sums, stream)
+                             : cuda_strip(&t->shape, &operands, stream);
+    return t->kind->sums ? cuda_thin_summed(&t->shape, &t->tile, &operands, t->parts, sums, stream)
+                         : cuda_thin(&t->shape, &t->tile, &operands, stream);
 }
 
 static cudaError_t run_forward(const struct trial *t, int set, cudaStream_t stream)
@@ -167,7 +193,7 @@ static cudaError_t run_forward(const struct trial *t, int set, cudaStream_t stre
         .training = true,
         .relu = true,
         .scratch = t->bench->scratch,
-        .summed = t->kind->sums ? t->bench->batch : 0,
+        .summed = t->kind->sums ? t->parts : 0,
         .in_passes = t->bench->passes,
     };
     if (t->kind->residual)
@@ -193,7 +219,7 @@ static struct cuda_bn_grad gradient_of(const struct trial *t, int set)
         .training = true,
         .relu = true,
         .scratch = t->bench->scratch,
-        .summed = t->kind->sums ? t->bench->batch : 0,
+        .summed = t->kind->sums ? t->parts : 0,
         .in_passes = t->bench->passes,
     };
     if (t->kind->residual) {
@@ -206,14 +232,17 @@ static struct cuda_bn_grad gradient_of(const struct trial *t, int set)
 /* Its result is what run_backward() reads. */
 static cudaError_t run_data(const struct trial *t, int set, cudaStream_t stream)
 {
-    const struct cuda_conv_shape shape = shape_of(t->bench, t->layer);
     const void *d_dst = image_at(t, set, 3).data;
     const void *weights = image_at(t, set, 2).data;
     struct cuda_bn_grad bn = gradient_of(t, set);
     if (!t->kind->residual)
         bn.dst = (struct cuda_rows){0};
-    return t->kind->sums ? cuda_strip_d_src_summed(&shape, d_dst, weights, &bn, stream)
-                         : cuda_strip_d_src(&shape, bn.d_dst.data, d_dst, weights, stream);
+    if (t->by_strips)
+        return t->kind->sums ? cuda_strip_d_src_summed(&t->shape, d_dst, weights, &bn, stream)
+                             : cuda_strip_d_src(&t->shape, bn.d_dst.data, d_dst, weights, stream);
+    return t->kind->sums
+               ? cuda_thin_d_src_summed(&t->shape, &t->tile, d_dst, weights, &bn, stream)
+               : cuda_thin_d_src(&t->shape, &t->tile, bn.d_dst.data, d_dst, weights, stream);
 }
 
 static cudaError_t run_backward(const struct trial *t, int set, cudaStream_t stream)
@@ -242,19 +271,15 @@ static void show(const struct bench *b, const struct layer *layer, const struct 
     size_t n_sets = COLD_BYTES / (bytes * (size_t)kind->images) + 1;
     n_sets = n_sets < SETS_MAX ? n_sets : SETS_MAX;
     n_sets = n_sets < most ? n_sets : most;
-    struct trial t = {b, layer, kind, 1};
+    struct trial t = trial_of(b, layer, kind);
+    if (kind->conv && t.parts == 0)
+        return;
     const double hot = replay_measure(launch, &t, LAUNCHES, b->stream);
     t.n_sets = (int)n_sets;
     const double cold = replay_measure(launch, &t, LAUNCHES, b->stream);
     printf("%-10s %-34s %5.1f MB  hot %5.1f us %4.1f TB/s  cold %5.1f us %4.1f TB/s\n", layer->name,
            kind->name, 1e-6 * moved, hot, 1e-6 * moved / hot, cold, 1e-6 * moved / cold);
     (void)fflush(stdout);
-}
-
-static bool is_there(const struct bench *b, const struct layer *layer, const struct kind *kind)
-{
-    const struct cuda_conv_shape shape = shape_of(b, layer);
-    return !kind->conv || (b->has_strips && cuda_strip_sums(&shape, kind->backward));
 }
 
 /* Words that are numbers from 0.5 to 2 both as f32 and as bf16, of either sign. */
@@ -279,7 +304,7 @@ static bool start(struct bench *b)
     static const char WHAT[] = "taking memory";
     const size_t vectors = (size_t)VECTORS * CHANNELS_MAX * sizeof(float);
     const size_t own = cuda_bn_scratch(CHANNELS_MAX);
-    const size_t sums = cuda_bn_sums(CHANNELS_MAX, b->batch);
+    const size_t sums = cuda_bn_sums(CHANNELS_MAX, PARTS_MAX);
     return replay_fine(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), "a stream") &&
            replay_fine(cudaMalloc((void **)&b->pool, POOL_BYTES), WHAT) &&
            replay_fine(cudaMalloc((void **)&b->vectors, vectors), WHAT) &&
@@ -289,7 +314,7 @@ static bool start(struct bench *b)
 
 int main(int argc, char **argv)
 {
-    struct bench b = {.batch = 128, .type = CUDA_BF16};
+    struct bench b = {.batch = 128, .type = CUDA_BF16, .most_parts = PARTS_MAX};
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--batch") == 0)
             b.batch = (int)strtol(argv[i + 1], NULL, 10);
@@ -297,15 +322,17 @@ int main(int argc, char **argv)
             b.type = strcmp(argv[i + 1], "f32") == 0 ? CUDA_F32 : CUDA_BF16;
         if (strcmp(argv[i], "--passes") == 0)
             b.passes = strcmp(argv[i + 1], "1") == 0;
+        if (strcmp(argv[i], "--parts") == 0)
+            b.most_parts = (int)strtol(argv[i + 1], NULL, 10);
     }
     struct cudaDeviceProp gpu;
-    if (b.batch < 1 || b.batch > 256 || !start(&b) ||
-        !replay_fine(cudaGetDeviceProperties(&gpu, 0), "asking the GPU"))
+    if (b.batch < 1 || b.batch > PARTS_MAX || b.most_parts < 1 || b.most_parts > PARTS_MAX ||
+        !start(&b) || !replay_fine(cudaGetDeviceProperties(&gpu, 0), "asking the GPU"))
         return 1;
     b.has_strips = gpu.major == 9 && gpu.minor == 0;
+    b.shared = gpu.sharedMemPerBlockOptin;
     for (size_t i = 0; i < sizeof LAYERS / sizeof *LAYERS; i++)
         for (size_t k = 0; k < sizeof KINDS / sizeof *KINDS; k++)
-            if (is_there(&b, &LAYERS[i], &KINDS[k]))
-                show(&b, &LAYERS[i], &KINDS[k]);
+            show(&b, &LAYERS[i], &KINDS[k]);
     return 0;
 }

@@ -107,6 +107,7 @@ struct cuda_conv {
     int derived;                  /* index; -1 for CONV2D_D_WEIGHTS */
     enum cuda_type grad_type;     /* CONV2D_D_WEIGHTS: of the gradient as it is computed */
     const struct cuda_step *norm; /* batch norm in whose scratch it leaves partial sums; or NULL */
+    int parts;                    /* of these sums */
 };
 
 struct cuda_gemm; /* cuda_gemm.c */
@@ -123,8 +124,8 @@ struct cuda_step {
     struct cuda_gemm *gemm; /* matrix products; in the arena */
     size_t scratch;         /* offset into the program's block */
     size_t scratch_bytes;
-    /* BATCHNORM, BATCHNORM_GRAD: the convolution, or gradient of one, that leaves partial sums in the scratch, one part for
-     * each picture; or NULL. */
+    /* BATCHNORM, BATCHNORM_GRAD: the convolution, or gradient of one, that leaves partial sums in the scratch; or
+     * NULL. */
     const struct cuda_step *summed_by;
     bool is_plain;   /* BATCHNORM_GRAD that has this: forwards there was no residual */
     size_t counters; /* index of the first of the step's counters */
@@ -262,6 +263,8 @@ bool cuda_conv_reads_outside(const struct cuda_program *p, const struct node *no
 void cuda_conv_stay_raw(struct cuda_program *p, struct cuda_step *step);
 /* Of a gradient of weights as it is computed: [k, r, s, c] with padding. */
 size_t cuda_conv_raw_bytes(const struct cuda_conv *conv);
+/* Parts, at most `most`, of the sums for batch norm that the step can leave; 0: it can leave none. */
+int cuda_conv_parts(const struct cuda_program *p, const struct cuda_step *step, int most);
 
 /* ---- cuda_thin.c: what the kernels for thin layers serve, and how they cut it up --------------------- */
 

@@ -275,26 +275,46 @@ static struct cuda_thin thin_of(const struct cuda_program *p, const struct cuda_
 static enum der_status run_thin(struct cuda_program *p, const struct cuda_step *step,
                                 cudaStream_t stream)
 {
-    const struct cuda_conv_shape *shape = &step->conv->shape;
+    const struct cuda_conv *conv = step->conv;
+    const struct cuda_conv_shape *shape = &conv->shape;
     const struct cuda_thin_tile tile = cuda_thin_tile_of(shape, false, cuda_of(p)->shared);
     const struct cuda_thin thin = thin_of(p, step);
     TRY(prepare_weights(p, step, stream));
-    return cuda_check(p->base.be->ctx, cuda_thin(shape, &tile, &thin, stream),
+    return cuda_check(p->base.be->ctx,
+                      conv->norm ? cuda_thin_summed(shape, &tile, &thin, conv->parts,
+                                                    step_scratch(p, conv->norm), stream)
+                                 : cuda_thin(shape, &tile, &thin, stream),
                       "a convolution of a thin layer");
+}
+
+/* The gradient of batch norm whose sums a gradient of data leaves. */
+static struct cuda_bn_grad slope_of(const struct cuda_program *p, const struct cuda_conv *conv)
+{
+    struct cuda_bn_grad bn = cuda_bn_grad_of(p, conv->norm);
+    if (conv->norm->is_plain)
+        bn.dst = (struct cuda_rows){0};
+    return bn;
 }
 
 static enum der_status run_thin_d_src(struct cuda_program *p, const struct cuda_step *step,
                                       cudaStream_t stream)
 {
-    const struct cuda_conv_shape *shape = &step->conv->shape;
+    const struct cuda_conv *conv = step->conv;
+    const struct cuda_conv_shape *shape = &conv->shape;
     const struct operands at = operands_of(&step->node);
     const struct cuda_thin_tile tile = cuda_thin_tile_of(shape, true, cuda_of(p)->shared);
+    const void *d_dst = p->values[at.dst].data;
+    const void *weights = derived_at(p, p->derived[conv->derived].offset);
     TRY(prepare_weights(p, step, stream));
+    if (!conv->norm)
+        return cuda_check(
+            p->base.be->ctx,
+            cuda_thin_d_src(shape, &tile, p->values[at.src].data, d_dst, weights, stream),
+            "the gradient of a thin layer");
+    const struct cuda_bn_grad bn = slope_of(p, conv);
     return cuda_check(p->base.be->ctx,
-                      cuda_thin_d_src(shape, &tile, p->values[at.src].data, p->values[at.dst].data,
-                                      derived_at(p, p->derived[step->conv->derived].offset),
-                                      stream),
-                      "the gradient of a thin layer");
+                      cuda_thin_d_src_summed(shape, &tile, d_dst, weights, &bn, stream),
+                      "the gradient of a thin layer behind batch norm");
 }
 
 static enum der_status run_thin_d_weights(struct cuda_program *p, const struct cuda_step *step,
@@ -337,9 +357,7 @@ static enum der_status run_strip_d_src(struct cuda_program *p, const struct cuda
             p->base.be->ctx,
             cuda_strip_d_src(&conv->shape, p->values[at.src].data, d_dst, weights, stream),
             "the gradient of small images");
-    struct cuda_bn_grad bn = cuda_bn_grad_of(p, conv->norm);
-    if (conv->norm->is_plain)
-        bn.dst = (struct cuda_rows){0};
+    const struct cuda_bn_grad bn = slope_of(p, conv);
     return cuda_check(p->base.be->ctx,
                       cuda_strip_d_src_summed(&conv->shape, d_dst, weights, &bn, stream),
                       "the gradient of small images behind batch norm");
@@ -496,6 +514,19 @@ enum der_status cuda_conv_init(struct cuda_program *p, struct cuda_step *step)
         step->scratch_bytes = gradient_bytes(p, step);
     step->scratch_bytes += conv->plan ? cuda_aligned(conv->plan->workspace) : 0;
     return DER_OK;
+}
+
+int cuda_conv_parts(const struct cuda_program *p, const struct cuda_step *step, int most)
+{
+    const struct cuda_conv_shape *shape = &step->conv->shape;
+    const bool backwards = step->node.op == OP_CONV2D_D_SRC;
+    if (step->conv->way == CONV_BY_STRIP)
+        return cuda_strip_sums(shape, backwards) && shape->n <= most ? (int)shape->n : 0;
+    if (step->conv->way != CONV_BY_THIN)
+        return 0;
+    const struct cuda_thin_tile tile = cuda_thin_tile_of(shape, backwards, cuda_of(p)->shared);
+    const int boxes = cuda_thin_boxes(shape, backwards, &tile);
+    return boxes < most ? boxes : most;
 }
 
 void cuda_conv_stay_raw(struct cuda_program *p, struct cuda_step *step)

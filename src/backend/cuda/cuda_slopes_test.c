@@ -1,6 +1,6 @@
 /*
  * Gradients of convolutions' data that leave the sums of batch norm's gradient: what every kernel that does so gives
- * batch norm, the gradient of batch norm with it; and the rule that chooses them, which needs no GPU.
+ * batch norm, the gradient of batch norm with it.
  */
 #include "backend/cuda/cuda.h"
 
@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+extern const struct backend_ops cuda_backend;
 
 enum { GUARD = 1024, FRESH = 0xff /* bytes that nobody has written; NaN */ };
 
@@ -57,8 +59,10 @@ static const struct kind KINDS[] = {
 /* Images as the source of the convolution, [n, h, w, c], on the GPU. */
 struct trial {
     struct conv_arrays a;
+    const struct cuda_thin_tile *tile; /* of thin.cu; NULL: strip.cu */
+    int parts;                         /* of sums */
     struct kind kind;
-    char what[120];
+    char what[160];
     void *src, *other, *dst; /* of batch norm; other: a second gradient, and the residual */
     void *plain;             /* what comes back from the convolution */
     void *d_src, *d_residual;
@@ -125,9 +129,10 @@ static void clear_padding(const struct trial *t)
             cudaMemset((char *)t->a.weights + ((i + 1) * s->c - PADDING) * 2, 0, PADDING * 2));
 }
 
-static void trial_init(struct trial *t, const struct conv_layer *layer)
+static void trial_init(struct trial *t, const struct conv_layer *layer,
+                       const struct cuda_thin_tile *tile, int parts)
 {
-    *t = (struct trial){.bytes = cuda_bn_sums(layer->c, layer->n)};
+    *t = (struct trial){.tile = tile, .parts = parts, .bytes = cuda_bn_sums(layer->c, parts)};
     conv_arrays_init(&t->a, layer);
     clear_padding(t);
     void **images[] = {&t->src, &t->other, &t->dst, &t->plain, &t->d_src, &t->d_residual};
@@ -138,7 +143,8 @@ static void trial_init(struct trial *t, const struct conv_layer *layer)
     assert_cuda(cudaMalloc((void **)&t->vectors, N_VECTORS * (size_t)layer->c * sizeof(float)));
     assert_cuda(cudaMalloc(&t->scratch, cuda_bn_scratch(layer->c)));
     assert_cuda(cudaMalloc((void **)&t->room, t->bytes + 2 * (size_t)GUARD));
-    assert_cuda(cuda_strip_d_src(&t->a.shape, t->plain, t->a.dst, t->a.weights, NULL));
+    assert_cuda(tile ? cuda_thin_d_src(&t->a.shape, tile, t->plain, t->a.dst, t->a.weights, NULL)
+                     : cuda_strip_d_src(&t->a.shape, t->plain, t->a.dst, t->a.weights, NULL));
 }
 
 static void trial_fini(struct trial *t)
@@ -215,7 +221,7 @@ static struct cuda_bn_grad summed_gradient_of(const struct trial *t)
     struct cuda_bn_grad bn = gradient_of(t);
     bn.d_dst.data = t->a.actual;
     bn.scratch = t->room + GUARD;
-    bn.summed = (int)t->a.shape.n;
+    bn.summed = t->parts;
     if (t->kind.residual)
         bn.d_residual.data = t->a.actual;
     return bn;
@@ -228,7 +234,8 @@ static cudaError_t launch_summed(struct conv_arrays *a, const void *user)
     if (!t->kind.residual)
         bn.dst = (struct cuda_rows){0};
     assert_cuda(cudaMemset(t->room, FRESH, t->bytes + 2 * (size_t)GUARD));
-    return cuda_strip_d_src_summed(&a->shape, a->dst, a->weights, &bn, NULL);
+    return t->tile ? cuda_thin_d_src_summed(&a->shape, t->tile, a->dst, a->weights, &bn, NULL)
+                   : cuda_strip_d_src_summed(&a->shape, a->dst, a->weights, &bn, NULL);
 }
 
 /* What reaches batch norm, to the last bit. Where the ReLU was open is told from the source as from the result. */
@@ -257,32 +264,55 @@ static void check_result(const struct trial *t)
     free(dst);
 }
 
-/* f32 rounds each of a hundred additions by 2^-24 at most. */
+/* Channel c of the pixels [first, last) against the sums of `count` parts; f32 rounds each of a hundred additions by 2^-24 at
+ * most. column: of the first of these parts. */
+struct share {
+    int64_t c, first, last, count;
+    const float *column;
+};
+
+static void check_share(const struct trial *t, const struct share *share, const float *g,
+                        const float *x)
+{
+    const int64_t c = t->a.shape.c;
+    const int64_t width = c > 32 ? 64 : c > 16 ? 32 : 16; /* of a slice */
+    double want[2] = {0.0, 0.0};
+    double sums[2] = {0.0, 0.0};
+    double size = 0.0;
+    for (int64_t k = share->first * c + share->c; k < share->last * c; k += c) {
+        want[0] += (double)g[k];
+        want[1] += (double)g[k] * (double)x[k];
+        size += 2.0 * fabs((double)g[k]);
+    }
+    for (int64_t k = 0; k < share->count * 2; k++)
+        sums[k % 2] += (double)share->column[k * width];
+    for (int i = 0; i < 2; i++)
+        if (!(fabs(sums[i] - want[i]) <= 6e-6 * size))
+            fail_msg("%s: from pixel %lld on, channel %lld: sum %d is %g, want %g", t->what,
+                     (long long)share->first, (long long)share->c, i, sums[i], want[i]);
+}
+
+/* Parts of strips are pictures; those of thin layers are whatever boxes a block had. */
 static void check_sums(const struct trial *t)
 {
     const struct cuda_conv_shape *s = &t->a.shape;
     const int64_t area = s->h * s->w;
-    const int64_t width = s->c > 32 ? 64 : 32; /* of a slice */
+    const int64_t width = s->c > 32 ? 64 : s->c > 16 ? 32 : 16;
+    const int64_t n_shares = t->tile ? 1 : s->n;
+    const int64_t pixels = s->n * area / n_shares;
     float *g = conv_numbers(t->a.actual, t->a.n_src, true);
     float *x = conv_numbers(t->src, t->a.n_src, true);
     float *sums = conv_numbers(t->room, (int64_t)(t->bytes + 2 * (size_t)GUARD) / 4, false);
-    for (int64_t i = 0; i < s->n * s->c; i++) {
-        const int64_t image = i / s->c;
+    for (int64_t i = 0; i < n_shares * s->c; i++) {
+        const int64_t at = i / s->c;
         const int64_t c = i % s->c;
-        const float *part = sums + GUARD / 4 + (c / width * s->n + image) * 2 * width + c % width;
-        double first = 0.0;
-        double second = 0.0;
-        double size = 0.0;
-        for (int64_t k = image * area; k < (image + 1) * area; k++) {
-            first += (double)g[k * s->c + c];
-            second += (double)g[k * s->c + c] * (double)x[k * s->c + c];
-            size += 2.0 * fabs((double)g[k * s->c + c]);
-        }
-        if (!(fabs((double)part[0] - first) <= 6e-6 * size) ||
-            !(fabs((double)part[width] - second) <= 6e-6 * size))
-            fail_msg("%s: image %lld, channel %lld: sums %g and %g, want %g and %g", t->what,
-                     (long long)image, (long long)c, (double)part[0], (double)part[width], first,
-                     second);
+        const struct share share = {.c = c,
+                                    .first = at * pixels,
+                                    .last = (at + 1) * pixels,
+                                    .count = t->tile ? t->parts : 1,
+                                    .column = sums + GUARD / 4 +
+                                              (c / width * t->parts + at) * 2 * width + c % width};
+        check_share(t, &share, g, x);
     }
     for (int64_t i = 0; i < GUARD / 4; i++)
         assert_true(isnan(sums[i]) && isnan(sums[(int64_t)t->bytes / 4 + GUARD / 4 + i]));
@@ -355,9 +385,9 @@ static void try_kinds(struct trial *t)
 {
     for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++) {
         t->kind = KINDS[i];
-        (void)snprintf(t->what, sizeof t->what, "%lld <- %lld of %lld, kind %d",
+        (void)snprintf(t->what, sizeof t->what, "%lld <- %lld of %lld, %d parts, %d rows, kind %d",
                        (long long)t->a.shape.c, (long long)t->a.shape.k, (long long)t->a.shape.h,
-                       (int)i);
+                       t->parts, t->tile ? t->tile->rows * t->tile->warps : 0, (int)i);
         draw_vectors(t);
         run_norm(t);
         conv_arrays_run(&t->a, image_bytes(t), launch_summed, t);
@@ -383,12 +413,75 @@ static void test_what_reaches_batch_norm(void **state)
         if (!cuda_strip_sums(&shape, true))
             continue;
         struct trial t;
-        trial_init(&t, &layer);
+        trial_init(&t, &layer, NULL, (int)layer.n);
         try_kinds(&t);
         trial_fini(&t);
         n_kernels++;
     }
     assert_true(n_kernels >= 10);
+}
+
+/* A part for each box, or as many as the rule gives at most; and seven boxes to a part. */
+static void try_parts(const struct conv_layer *layer, const struct cuda_thin_tile *tile)
+{
+    const struct cuda_conv_shape shape = conv_layer_shape(layer);
+    const int boxes = cuda_thin_boxes(&shape, true, tile);
+    const int parts[] = {boxes < 256 ? boxes : 256, (boxes + 6) / 7};
+    for (int i = 0; i < 2; i++) {
+        struct trial t;
+        trial_init(&t, layer, tile, parts[i]);
+        try_kinds(&t);
+        trial_fini(&t);
+    }
+}
+
+/* Images and batches that fill no box, channels that fill no slice or several. */
+static void test_what_reaches_batch_norm_from_every_thin_tile(void **state)
+{
+    (void)state;
+    static const struct conv_layer layers[] = {
+        {3, 17, 15, 16, 16, 3, 1}, {17, 8, 8, 32, 48, 3, 1}, {9, 9, 11, 48, 16, 3, 1},
+        {35, 5, 7, 64, 64, 3, 1},  {11, 8, 9, 80, 32, 3, 1},
+    };
+    enum { SHARED = 99 << 10, TILES = 3 * 4 * 3, N = sizeof layers / sizeof *layers };
+    int n_tiles = 0;
+    if (!backend_is_usable(&cuda_backend))
+        skip();
+    for (int i = 0; i < N * TILES; i++) {
+        const struct conv_layer *layer = &layers[i / TILES];
+        const struct cuda_conv_shape shape = conv_layer_shape(layer);
+        const struct cuda_thin_tile tile = {.rows = 1 << i % 3,
+                                            .warps = 1 << i / 3 % 4,
+                                            .columns = 16 << i / 12 % 3,
+                                            .chunk = 32,
+                                            .stages = 2};
+        const size_t shared = cuda_thin_shared(&shape, true, false, &tile);
+        if (shared == 0 || shared > SHARED)
+            continue;
+        try_parts(layer, &tile);
+        n_tiles++;
+    }
+    assert_true(n_tiles >= 120);
+}
+
+/* What networks have in training, as the rule cuts it up. */
+static void test_what_reaches_batch_norm_from_thin_tiles_of_the_rule(void **state)
+{
+    (void)state;
+    static const int64_t batches[] = {21, 128};
+    int n_tiles = 0;
+    if (!backend_is_usable(&cuda_backend))
+        skip();
+    for (int i = 0; i < 2 * 3; i++) {
+        const int64_t size = 32 >> i % 3;
+        const int64_t channels = 16 << i % 3;
+        const struct conv_layer layer = {batches[i / 3], size, size, channels, channels, 3, 1};
+        const struct cuda_conv_shape shape = conv_layer_shape(&layer);
+        const struct cuda_thin_tile tile = cuda_thin_tile_of(&shape, true, 99 << 10);
+        n_tiles += cuda_thin_boxes(&shape, true, &tile) > 0;
+        try_parts(&layer, &tile);
+    }
+    assert_int_equal(n_tiles, 2 * 3);
 }
 
 /* Such launches fail; they do not begin. */
@@ -433,254 +526,55 @@ static void test_what_cannot_be_summed_is_an_error(void **state)
     assert_int_equal(cuda_bn_grad(&bn, NULL), cudaErrorInvalidValue);
 }
 
-/* ---- the rule ------------------------------------------------------------------------------------------ */
-
-enum { SRC, DST, OTHER_GRADIENT, BACK, D_DST, WEIGHTS, D_SRC, D_RESIDUAL, MEANS, N_VALUES };
-enum { NORM, OTHER, CONV, GRADIENT, BEHIND, N_STEPS };
-enum { CHANNELS = 32, SIZE = 32 };
-
-/* Batch norm with a ReLU; something that makes a second gradient; the gradient of data that reaches batch norm, and its
- * gradient; a step that does nothing. No GPU is asked. */
-struct fixture {
-    struct der_ctx *ctx;
-    struct cuda_backend cuda;
-    struct cuda_program p;
-    struct cuda_value values[N_VALUES];
-    struct cuda_step steps[N_STEPS];
-    struct cuda_derived derived[N_STEPS];
-    int norm_in[BN_N_IN], norm_out[BN_N_OUT];
-    int conv_in[2], conv_out;
-    int gradient_in[BNG_N_IN], gradient_out[BNG_N_OUT];
-    int other_out, behind_in;
-};
-
-static void fill_ids(int *ids, int n)
+/* The same of thin layers; more parts than boxes; 1x1, strides, channels that lanes do not have in turn. */
+static void test_what_thin_kernels_cannot_sum_is_an_error(void **state)
 {
-    for (int i = 0; i < n; i++)
-        ids[i] = NO_VALUE;
-}
-
-static void make_nodes(struct fixture *f)
-{
-    fill_ids(f->norm_in, BN_N_IN);
-    fill_ids(f->norm_out, BN_N_OUT);
-    fill_ids(f->gradient_in, BNG_N_IN);
-    fill_ids(f->gradient_out, BNG_N_OUT);
-    f->norm_in[BN_SRC] = f->gradient_in[BNG_SRC] = SRC;
-    f->norm_out[BN_DST] = f->gradient_in[BNG_DST] = DST;
-    f->norm_out[BN_MEAN] = f->gradient_in[BNG_MEAN] = MEANS;
-    f->conv_in[CONV_D_SRC_WEIGHTS] = WEIGHTS;
-    f->conv_in[CONV_D_SRC_D_DST] = D_DST;
-    f->conv_out = f->gradient_in[BNG_D_DST] = BACK;
-    f->gradient_out[BNG_D_SRC] = D_SRC;
-    f->other_out = OTHER_GRADIENT;
-    f->behind_in = NO_VALUE;
-    f->steps[NORM].node = (struct node){.op = OP_BATCHNORM,
-                                        .in = f->norm_in,
-                                        .n_in = BN_N_IN,
-                                        .out = f->norm_out,
-                                        .n_out = BN_N_OUT};
-    f->steps[OTHER].node = (struct node){.op = OP_ADD, .out = &f->other_out, .n_out = 1};
-    f->steps[CONV].node = (struct node){
-        .op = OP_CONV2D_D_SRC, .in = f->conv_in, .n_in = 2, .out = &f->conv_out, .n_out = 1};
-    f->steps[CONV].node.attr.conv = (struct conv_attr){.stride = 1, .pad = 1};
-    f->steps[GRADIENT].node = (struct node){.op = OP_BATCHNORM_GRAD,
-                                            .in = f->gradient_in,
-                                            .n_in = BNG_N_IN,
-                                            .out = f->gradient_out,
-                                            .n_out = BNG_N_OUT};
-    f->steps[NORM].node.attr.norm = f->steps[GRADIENT].node.attr.norm =
-        (struct norm_attr){.training = true, .relu = true};
-    f->steps[BEHIND].node = (struct node){.op = OP_ADD, .in = &f->behind_in, .n_in = 1};
-}
-
-static void make(struct fixture *f, int64_t n, bool strips)
-{
-    *f = (struct fixture){.ctx = test_ctx_new(1)};
-    for (int v = 0; v < N_VALUES; v++) {
-        f->values[v].slot.shape =
-            v == WEIGHTS ? shape_4d(CHANNELS, CHANNELS, 3, 3) : shape_4d(n, CHANNELS, SIZE, SIZE);
-        f->values[v].stored = CHANNELS;
-        f->values[v].owner = v;
-        f->values[v].kind = v == WEIGHTS ? VALUE_EXTERNAL : VALUE_TEMP;
+    (void)state;
+    struct conv_layer layer = {8, 8, 8, 32, 32, 3, 1};
+    const struct cuda_conv_shape s = conv_layer_shape(&layer);
+    struct cuda_thin_tile tile = {.rows = 2, .warps = 4, .columns = 32, .chunk = 32, .stages = 1};
+    _Alignas(16) float room[4] = {0};
+    const struct cuda_rows rows = {.data = room,
+                                   .rows = s.n * s.h * s.w,
+                                   .cols = s.c,
+                                   .stored = s.c,
+                                   .pitch = s.c,
+                                   .type = CUDA_BF16};
+    const struct cuda_bn_grad fine = {
+        .d_dst = rows, .src = rows, .training = true, .scratch = room, .summed = 4};
+    struct cuda_bn_grad bad[5] = {fine, fine, fine, fine, fine};
+    assert_int_equal(cuda_thin_boxes(&s, true, &tile), 4);
+    bad[0].summed = 5;
+    bad[1].summed = 0;
+    bad[2].scratch = NULL;
+    bad[3].src.pitch = 40;
+    bad[4].dst = rows;
+    bad[4].dst.rows = 1;
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(cuda_thin_d_src_summed(&s, &tile, room, room, &bad[i], NULL),
+                         cudaErrorInvalidValue);
+    tile.columns = 48;
+    assert_int_equal(cuda_thin_boxes(&s, true, &tile), 0);
+    assert_int_equal(cuda_thin_d_src_summed(&s, &tile, room, room, &fine, NULL),
+                     cudaErrorInvalidValue);
+    tile.columns = 32;
+    for (int i = 0; i < 2; i++) {
+        layer.kernel = i == 0 ? 1 : 3;
+        layer.stride = i == 0 ? 1 : 2;
+        const struct cuda_conv_shape other = conv_layer_shape(&layer);
+        assert_true(cuda_thin_shared(&other, true, false, &tile) > 0);
+        assert_int_equal(cuda_thin_boxes(&other, true, &tile), 0);
     }
-    f->cuda.base.ctx = f->ctx;
-    f->cuda.strips = strips;
-    f->cuda.shared = 227 << 10;
-    f->p = (struct cuda_program){.base = {.be = &f->cuda.base},
-                                 .values = f->values,
-                                 .n_values = N_VALUES,
-                                 .steps = f->steps,
-                                 .n_steps = N_STEPS,
-                                 .derived = f->derived,
-                                 .precision = PRECISION_BF16,
-                                 .type = CUDA_BF16};
-    arena_init(&f->p.arena, &f->ctx->mem);
-    make_nodes(f);
-    f->steps[GRADIENT].scratch_bytes = 1;
-    assert_ok(f->ctx, cuda_conv_init(&f->p, &f->steps[CONV]));
-}
-
-static void drop(struct fixture *f)
-{
-    arena_fini(&f->p.arena);
-    test_ctx_free(f->ctx);
-}
-
-static void check_summed(struct fixture *f, bool is_plain)
-{
-    cuda_statistics_plan(&f->p);
-    assert_ptr_equal(f->steps[GRADIENT].summed_by, &f->steps[CONV]);
-    assert_ptr_equal(f->steps[CONV].conv->norm, &f->steps[GRADIENT]);
-    assert_int_equal(f->steps[GRADIENT].is_plain, is_plain);
-    assert_int_equal(f->steps[GRADIENT].scratch_bytes,
-                     f->steps[CONV].conv->shape.n * CHANNELS * 2 * (int)sizeof(float));
-    assert_int_equal(cuda_statistics_first(&f->p, GRADIENT), CONV);
-    assert_int_equal(f->gradient_in[BNG_D_DST], BACK);
-    drop(f);
-}
-
-static void check_apart(struct fixture *f)
-{
-    cuda_statistics_plan(&f->p);
-    assert_null(f->steps[GRADIENT].summed_by);
-    assert_null(f->steps[CONV].conv->norm);
-    assert_int_equal(f->steps[GRADIENT].scratch_bytes, 1);
-    assert_int_equal(cuda_statistics_first(&f->p, GRADIENT), GRADIENT);
-    assert_int_equal(f->values[D_RESIDUAL].owner, D_RESIDUAL);
-    drop(f);
-}
-
-static void test_a_gradient_leaves_the_sums_of_its_batch_norm(void **state)
-{
-    (void)state;
-    static const int64_t batches[] = {64, 128, 256};
-    for (int i = 0; i < 3; i++) {
-        struct fixture f;
-        make(&f, batches[i], true);
-        check_summed(&f, true);
-    }
-}
-
-/* Whichever of the two comes from the convolution. What it writes is the residual's gradient too. */
-static void test_a_second_gradient_is_added_on_the_way(void **state)
-{
-    (void)state;
-    for (int is_second = 0; is_second < 2; is_second++) {
-        struct fixture f;
-        make(&f, 128, true);
-        f.norm_in[BN_RESIDUAL] = SRC;
-        f.gradient_in[is_second ? BNG_D_DST2 : BNG_D_DST] = BACK;
-        f.gradient_in[is_second ? BNG_D_DST : BNG_D_DST2] = OTHER_GRADIENT;
-        f.gradient_out[BNG_D_RESIDUAL] = D_RESIDUAL;
-        cuda_statistics_plan(&f.p);
-        assert_int_equal(f.gradient_in[BNG_D_DST2], OTHER_GRADIENT);
-        assert_int_equal(f.values[D_RESIDUAL].owner, BACK);
-        assert_int_equal(f.values[D_RESIDUAL].kind, VALUE_ALIAS);
-        drop(&f);
-        make(&f, 128, true);
-        f.norm_in[BN_RESIDUAL] = SRC;
-        f.gradient_in[is_second ? BNG_D_DST2 : BNG_D_DST] = BACK;
-        f.gradient_in[is_second ? BNG_D_DST : BNG_D_DST2] = OTHER_GRADIENT;
-        check_summed(&f, false);
-    }
-}
-
-/* The convolution waits for what the gradient of batch norm reads, which comes so much later that it would leave it to
- * another lane. */
-static void test_lanes_know_what_is_read_on_the_way(void **state)
-{
-    (void)state;
-    struct fixture f;
-    make(&f, 128, true);
-    f.gradient_in[BNG_D_DST2] = OTHER_GRADIENT;
-    const struct cuda_step gradient = f.steps[GRADIENT];
-    f.steps[GRADIENT] = f.steps[BEHIND];
-    f.steps[BEHIND] = gradient;
-    cuda_lanes_plan(&f.p);
-    const struct cuda_step *other = &f.steps[OTHER];
-    assert_int_equal(other->lane, LANE_BRANCH);
-    cuda_statistics_plan(&f.p);
-    assert_ptr_equal(f.steps[BEHIND].summed_by, &f.steps[CONV]);
-    cuda_lanes_plan(&f.p);
-    assert_true(other->lane == f.steps[CONV].lane || (f.steps[CONV].waits >> other->lane & 1U));
-    drop(&f);
-}
-
-/* On request, without kernels, so many images that their parts are too many to be read, running statistics. */
-static void test_others_leave_none(void **state)
-{
-    (void)state;
-    struct fixture f;
-    make(&f, 128, true);
-    f.cuda.slopes_apart = true;
-    check_apart(&f);
-    make(&f, 128, false);
-    check_apart(&f);
-    make(&f, 257, true);
-    check_apart(&f);
-    make(&f, 128, true);
-    f.steps[GRADIENT].node.attr.norm.training = false;
-    check_apart(&f);
-}
-
-/* Somebody else who wants to see what comes back; a caller who does, or wants the residual's gradient; what comes to be
- * only behind the convolution; a result that another step changes. */
-static void test_what_others_need_is_left_alone(void **state)
-{
-    (void)state;
-    struct fixture f;
-    make(&f, 128, true);
-    f.behind_in = BACK;
-    check_apart(&f);
-    make(&f, 128, true);
-    f.values[BACK].kind = VALUE_EXTERNAL;
-    check_apart(&f);
-    make(&f, 128, true);
-    f.gradient_out[BNG_D_RESIDUAL] = D_RESIDUAL;
-    f.values[D_RESIDUAL].kind = VALUE_EXTERNAL;
-    check_apart(&f);
-    make(&f, 128, true);
-    f.gradient_in[BNG_D_DST2] = OTHER_GRADIENT;
-    const struct cuda_step other = f.steps[OTHER];
-    f.steps[OTHER] = f.steps[CONV];
-    f.steps[CONV] = other;
-    cuda_statistics_plan(&f.p);
-    assert_null(f.steps[GRADIENT].summed_by);
-    drop(&f);
-    make(&f, 128, true);
-    f.other_out = BACK;
-    check_apart(&f);
-}
-
-/* Where there was a residual, or the result is that of something else, the source does not tell where the ReLU was
- * open. */
-static void test_only_plain_batch_norm_is_computed_anew(void **state)
-{
-    (void)state;
-    struct fixture f;
-    make(&f, 128, true);
-    f.norm_in[BN_RESIDUAL] = OTHER_GRADIENT;
-    check_summed(&f, false);
-    make(&f, 128, true);
-    f.norm_in[BN_SRC] = D_SRC;
-    check_summed(&f, false);
-    make(&f, 128, true);
-    f.gradient_in[BNG_DST] = OTHER_GRADIENT;
-    check_summed(&f, false);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_reaches_batch_norm),
+        cmocka_unit_test(test_what_reaches_batch_norm_from_every_thin_tile),
+        cmocka_unit_test(test_what_reaches_batch_norm_from_thin_tiles_of_the_rule),
         cmocka_unit_test(test_what_cannot_be_summed_is_an_error),
-        cmocka_unit_test(test_a_gradient_leaves_the_sums_of_its_batch_norm),
-        cmocka_unit_test(test_a_second_gradient_is_added_on_the_way),
-        cmocka_unit_test(test_lanes_know_what_is_read_on_the_way),
-        cmocka_unit_test(test_others_leave_none),
-        cmocka_unit_test(test_what_others_need_is_left_alone),
-        cmocka_unit_test(test_only_plain_batch_norm_is_computed_anew),
+        cmocka_unit_test(test_what_thin_kernels_cannot_sum_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

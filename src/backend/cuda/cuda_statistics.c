@@ -1,36 +1,35 @@
 /*
- * Batch norm in training begins with sums over its source. Where that is the result of a convolution by kernels of strip.cu,
- * these leave the sums, which they have in registers, in the scratch of batch norm, and the launch that would read
- * all of the image for them is left out.
+ * Batch norm in training begins with sums over its source. Where that is the result of a convolution by kernels of strip.cu or
+ * thin.cu, these leave the sums, which they have in registers, in the scratch of batch norm, and the launch that would
+ * read all of the image for them is left out.
  *
  * The gradient of batch norm begins with sums over what reaches it. Where that comes from the gradient of such a
  * convolution's data, that does what else has to be done on the way, and leaves the sums.
  */
 #include "backend/cuda/cuda.h"
 
-/* All blocks of batch norm read a part for each picture; its own launch leaves 128 at most. */
+/* All blocks of batch norm read all parts of their channels; its own launch leaves 128 at most. */
 enum { MOST_PARTS = 256 };
 
-static bool can_sum(const struct cuda_step *step, enum op op)
+static bool can_sum(const struct cuda_program *p, const struct cuda_step *step, enum op op)
 {
-    return step->node.op == op && step->conv->way == CONV_BY_STRIP && !step->conv->norm &&
-           step->conv->shape.n <= MOST_PARTS &&
-           cuda_strip_sums(&step->conv->shape, op == OP_CONV2D_D_SRC);
+    return step->node.op == op && !step->conv->norm && cuda_conv_parts(p, step, MOST_PARTS) > 0;
 }
 
 /* The step before step i that alone writes a value and can leave sums over it; or -1. */
 static int summing_writer(const struct cuda_program *p, int value, int i, enum op op)
 {
     const int writer = value == NO_VALUE ? -1 : cuda_only_writer(p, value);
-    return writer >= 0 && writer < i && can_sum(&p->steps[writer], op) ? writer : -1;
+    return writer >= 0 && writer < i && can_sum(p, &p->steps[writer], op) ? writer : -1;
 }
 
 static void sum_by(struct cuda_program *p, int i, int writer, int64_t channels)
 {
     struct cuda_conv *conv = p->steps[writer].conv;
     conv->norm = &p->steps[i];
+    conv->parts = cuda_conv_parts(p, &p->steps[writer], MOST_PARTS);
     p->steps[i].summed_by = &p->steps[writer];
-    p->steps[i].scratch_bytes = cuda_bn_sums(channels, conv->shape.n);
+    p->steps[i].scratch_bytes = cuda_bn_sums(channels, conv->parts);
 }
 
 /* ---- forwards --------------------------------------------------------------------------------------- */
@@ -104,7 +103,7 @@ static bool plan_gradient(struct cuda_program *p, int i, int at)
     const int residual = node_out(gradient, BNG_D_RESIDUAL);
     const int writer = summing_writer(p, d_dst, i, OP_CONV2D_D_SRC);
     const int other = gradient->in[at == BNG_D_DST ? BNG_D_DST2 : BNG_D_DST];
-    if (writer < 0 || (other != NO_VALUE && p->values[other].sparse) ||
+    if (writer < 0 || p->values[d_dst].sparse || (other != NO_VALUE && p->values[other].sparse) ||
         !is_for_alone(p, d_dst, i) || !reads_early(p, i, writer, at) ||
         (residual != NO_VALUE && p->values[residual].kind != VALUE_TEMP))
         return false;

@@ -29,7 +29,9 @@ static void assert_cuda(cudaError_t error)
 /* A convolution, and what it leaves between guards. */
 struct trial {
     struct conv_arrays a;
-    char what[80];
+    const struct cuda_thin_tile *tile; /* of thin.cu; NULL: strip.cu */
+    int parts;
+    char what[160];
     size_t bytes; /* of sums */
     char *room;   /* on the GPU, guards included */
     char *sums;   /* the same on the host, after a launch */
@@ -40,12 +42,17 @@ static size_t room_bytes(const struct trial *t)
     return t->bytes + 2 * GUARD;
 }
 
-static void trial_init(struct trial *t, const struct conv_layer *layer)
+static void trial_init(struct trial *t, const struct conv_layer *layer,
+                       const struct cuda_thin_tile *tile, int parts)
 {
-    *t = (struct trial){.bytes = cuda_bn_sums(layer->k, layer->n)};
-    (void)snprintf(t->what, sizeof t->what, "%lld -> %lld, %lld images of %lld",
-                   (long long)layer->c, (long long)layer->k, (long long)layer->n,
-                   (long long)layer->h);
+    *t = (struct trial){
+        .tile = tile, .parts = parts, .bytes = cuda_bn_sums(layer->k, (int64_t)parts)};
+    const int n = snprintf(t->what, sizeof t->what, "%lld -> %lld, %lld images of %lld, %d parts",
+                           (long long)layer->c, (long long)layer->k, (long long)layer->n,
+                           (long long)layer->h, parts);
+    if (tile)
+        (void)snprintf(t->what + n, sizeof t->what - (size_t)n, ", rows %d, warps %d, columns %d",
+                       tile->rows, tile->warps, tile->columns);
     conv_arrays_init(&t->a, layer);
     assert_cuda(cudaMalloc((void **)&t->room, room_bytes(t)));
 }
@@ -63,15 +70,18 @@ static cudaError_t launch_summed(struct conv_arrays *a, const void *user)
     const struct conv_pass plain = {0};
     const struct cuda_thin operands = conv_arrays_operands(a, &plain);
     assert_cuda(cudaMemset(t->room, FRESH, room_bytes(t)));
-    return cuda_strip_summed(&a->shape, &operands, t->room + GUARD, NULL);
+    return t->tile
+               ? cuda_thin_summed(&a->shape, t->tile, &operands, t->parts, t->room + GUARD, NULL)
+               : cuda_strip_summed(&a->shape, &operands, t->room + GUARD, NULL);
 }
 
 static cudaError_t launch_plain(struct conv_arrays *a, const void *user)
 {
-    (void)user;
+    const struct trial *t = user;
     const struct conv_pass plain = {0};
     const struct cuda_thin operands = conv_arrays_operands(a, &plain);
-    return cuda_strip(&a->shape, &operands, NULL);
+    return t->tile ? cuda_thin(&a->shape, t->tile, &operands, NULL)
+                   : cuda_strip(&a->shape, &operands, NULL);
 }
 
 static char *fetch(const void *device, size_t bytes)
@@ -86,7 +96,7 @@ static char *fetch(const void *device, size_t bytes)
 static void check_launches(struct trial *t)
 {
     const size_t bytes = (size_t)t->a.n_dst * 2;
-    assert_cuda(launch_plain(&t->a, NULL));
+    assert_cuda(launch_plain(&t->a, t));
     char *expected = fetch(t->a.actual, bytes);
     assert_cuda(launch_summed(&t->a, t));
     t->sums = fetch(t->room, room_bytes(t));
@@ -106,7 +116,7 @@ static void check_launches(struct trial *t)
 
 enum { CHANNELS_MAX = 128 };
 
-/* Of a picture, channel by channel. */
+/* Of pictures, channel by channel. */
 struct totals {
     double sum[CHANNELS_MAX], size[CHANNELS_MAX], squares[CHANNELS_MAX];
 };
@@ -124,32 +134,39 @@ static void add_totals(struct totals *totals, const float *numbers, int64_t pixe
         }
 }
 
-/* f32 rounds each of a hundred additions by 2^-24 at most. */
-static void check_part(const struct trial *t, const struct totals *totals, int64_t image)
+/* Parts from `first` on, together. f32 rounds each of a hundred additions by 2^-24 at most. */
+static void check_parts(const struct trial *t, const struct totals *totals, int first, int count)
 {
-    const struct cuda_conv_shape *s = &t->a.shape;
-    const int64_t width = s->k > 32 ? 64 : 32; /* of a slice */
+    const int64_t k = t->a.shape.k;
+    const int64_t width = k > 32 ? 64 : k > 16 ? 32 : 16; /* of a slice */
     const float *sums = (const float *)(const void *)(t->sums + GUARD);
-    for (int64_t c = 0; c < s->k; c++) {
-        const float *part = sums + (c / width * s->n + image) * 2 * width + c % width;
-        if (!(fabs((double)part[0] - totals->sum[c]) <= 6e-6 * totals->size[c]) ||
-            !(fabs((double)part[width] - totals->squares[c]) <= 6e-6 * totals->squares[c]))
-            fail_msg("%s: image %lld, channel %lld: sums %g and %g, want %g and %g", t->what,
-                     (long long)image, (long long)c, (double)part[0], (double)part[width],
-                     totals->sum[c], totals->squares[c]);
+    for (int64_t c = 0; c < k; c++) {
+        double sum = 0.0;
+        double squares = 0.0;
+        for (int i = first; i < first + count; i++) {
+            const float *part = sums + (c / width * t->parts + i) * 2 * width + c % width;
+            sum += (double)part[0];
+            squares += (double)part[width];
+        }
+        if (!(fabs(sum - totals->sum[c]) <= 6e-6 * totals->size[c]) ||
+            !(fabs(squares - totals->squares[c]) <= 6e-6 * totals->squares[c]))
+            fail_msg("%s: part %d, channel %lld: sums %g and %g, want %g and %g", t->what, first,
+                     (long long)c, sum, squares, totals->sum[c], totals->squares[c]);
     }
 }
 
+/* Parts of strips are pictures; those of thin layers are whatever boxes a block had. */
 static void check_sums(const struct trial *t)
 {
     const struct cuda_conv_shape *s = &t->a.shape;
-    const int64_t area = s->out_h * s->out_w;
+    const int64_t at_once = t->tile ? s->n : 1;
+    const int64_t pixels = at_once * s->out_h * s->out_w;
     float *numbers = conv_numbers(t->a.actual, t->a.n_dst, true);
     assert_true(s->k <= CHANNELS_MAX);
-    for (int64_t image = 0; image < s->n; image++) {
+    for (int64_t image = 0; image < s->n; image += at_once) {
         struct totals totals;
-        add_totals(&totals, numbers + image * area * s->k, area, s->k);
-        check_part(t, &totals, image);
+        add_totals(&totals, numbers + image * pixels * s->k, pixels, s->k);
+        check_parts(t, &totals, (int)image, t->tile ? t->parts : 1);
     }
     free(numbers);
 }
@@ -210,7 +227,7 @@ static void check_norm(const struct trial *t)
     run_norm(t, vectors, scratch, 0);
     float *expected = conv_numbers(vectors, n, false);
     float *dst = conv_numbers(t->a.expected, t->a.n_dst, true);
-    run_norm(t, vectors, t->room + GUARD, (int)t->a.shape.n);
+    run_norm(t, vectors, t->room + GUARD, t->parts);
     float *actual = conv_numbers(vectors, n, false);
     float *summed = conv_numbers(t->a.expected, t->a.n_dst, true);
     for (int i = RUNNING_MEAN; i < N_VECTORS; i++)
@@ -223,6 +240,14 @@ static void check_norm(const struct trial *t)
     free(summed);
     assert_cuda(cudaFree(scratch));
     assert_cuda(cudaFree(vectors));
+}
+
+static void check_trial(struct trial *t)
+{
+    check_launches(t);
+    check_sums(t);
+    check_norm(t);
+    trial_fini(t);
 }
 
 /* Every kernel that there is, whatever its channels. */
@@ -242,15 +267,79 @@ static void test_sums_are_those_of_the_result(void **state)
         for (int j = 0; j < 3 && cuda_strip_sums(&shape, false); j++) {
             struct trial t;
             layer.n = batches[j];
-            trial_init(&t, &layer);
-            check_launches(&t);
-            check_sums(&t);
-            check_norm(&t);
-            trial_fini(&t);
+            trial_init(&t, &layer, NULL, (int)layer.n);
+            check_trial(&t);
             n_kernels += j == 0;
         }
     }
     assert_true(n_kernels >= 10);
+}
+
+/* A part for each box, or as many as the rule gives at most; and seven boxes to a part. */
+static void try_parts(const struct conv_layer *layer, const struct cuda_thin_tile *tile)
+{
+    const struct cuda_conv_shape shape = conv_layer_shape(layer);
+    const int boxes = cuda_thin_boxes(&shape, false, tile);
+    const int parts[] = {boxes < 256 ? boxes : 256, (boxes + 6) / 7};
+    for (int i = 0; i < 2; i++) {
+        struct trial t;
+        trial_init(&t, layer, tile, parts[i]);
+        check_trial(&t);
+    }
+}
+
+/* Images that fill no box, batches that fill none, channels that fill no slice or several, strides. */
+static const struct conv_layer THIN_LAYERS[] = {
+    {1, 5, 7, 16, 16, 3, 1},   {3, 8, 8, 32, 32, 3, 1},    {2, 9, 17, 16, 32, 3, 2},
+    {9, 2, 2, 32, 16, 3, 1},   {5, 4, 4, 48, 48, 3, 1},    {3, 7, 5, 32, 48, 1, 2},
+    {2, 6, 6, 64, 64, 1, 1},   {40, 8, 8, 64, 64, 3, 1},   {2, 8, 8, 48, 80, 3, 2},
+    {1, 18, 35, 16, 16, 3, 1}, {17, 16, 16, 32, 64, 3, 2}, {7, 33, 31, 16, 16, 3, 1},
+};
+enum { N_THIN_LAYERS = sizeof THIN_LAYERS / sizeof *THIN_LAYERS };
+
+static void test_sums_of_every_thin_tile(void **state)
+{
+    (void)state;
+    enum { SHARED = 99 << 10, TILES = 3 * 4 * 3 };
+    int n_tiles = 0;
+    if (!backend_is_usable(&cuda_backend))
+        skip();
+    for (int i = 0; i < N_THIN_LAYERS * TILES; i++) {
+        const struct conv_layer *layer = &THIN_LAYERS[i / TILES];
+        const struct cuda_conv_shape shape = conv_layer_shape(layer);
+        const struct cuda_thin_tile tile = {.rows = 1 << i % 3,
+                                            .warps = 1 << i / 3 % 4,
+                                            .columns = 16 << i / 12 % 3,
+                                            .chunk = 32,
+                                            .stages = 2};
+        const size_t shared = cuda_thin_shared(&shape, false, false, &tile);
+        if (shared == 0 || shared > SHARED)
+            continue;
+        try_parts(layer, &tile);
+        n_tiles++;
+    }
+    assert_true(n_tiles >= 300);
+}
+
+/* What networks have in training, as the rule cuts it up. */
+static void test_sums_of_thin_tiles_of_the_rule(void **state)
+{
+    (void)state;
+    static const int64_t batches[] = {1, 21, 128};
+    static const int64_t channels[] = {16, 32, 64};
+    int n_tiles = 0;
+    if (!backend_is_usable(&cuda_backend))
+        skip();
+    for (int i = 0; i < 3 * 3 * 2; i++) {
+        const int64_t size = 32 >> i % 3;
+        const struct conv_layer layer = {
+            batches[i / 6], size, size, channels[i % 3], channels[i % 3], i / 3 % 2 ? 1 : 3, 1};
+        const struct cuda_conv_shape shape = conv_layer_shape(&layer);
+        const struct cuda_thin_tile tile = cuda_thin_tile_of(&shape, false, 99 << 10);
+        n_tiles += cuda_thin_boxes(&shape, false, &tile) > 0;
+        try_parts(&layer, &tile);
+    }
+    assert_int_equal(n_tiles, 3 * 3 * 2);
 }
 
 /* Such launches fail; they do not begin. */
@@ -278,6 +367,31 @@ static void test_what_cannot_be_summed_is_an_error(void **state)
     const struct cuda_bn wide = {.src.type = CUDA_F32, .training = true, .summed = 1};
     assert_int_equal(cuda_bn(&frozen, NULL), cudaErrorInvalidValue);
     assert_int_equal(cuda_bn(&wide, NULL), cudaErrorInvalidValue);
+}
+
+/* The same of thin layers; more parts than boxes; channels that lanes do not have in turn. */
+static void test_what_thin_kernels_cannot_sum_is_an_error(void **state)
+{
+    (void)state;
+    const struct conv_layer layer = {8, 8, 8, 32, 32, 3, 1};
+    const struct cuda_conv_shape s = conv_layer_shape(&layer);
+    struct cuda_thin_tile tile = {.rows = 2, .warps = 4, .columns = 32, .chunk = 32, .stages = 1};
+    const struct cuda_thin plain = {0};
+    float room = 0.0F;
+    assert_int_equal(cuda_thin_boxes(&s, false, &tile), 4);
+    assert_int_equal(cuda_thin_summed(&s, &tile, &plain, 4, NULL, NULL), cudaErrorInvalidValue);
+    assert_int_equal(cuda_thin_summed(&s, &tile, &plain, 0, &room, NULL), cudaErrorInvalidValue);
+    assert_int_equal(cuda_thin_summed(&s, &tile, &plain, 5, &room, NULL), cudaErrorInvalidValue);
+    const struct cuda_thin more[] = {{.bias = &room}, {.residual = &room}, {.relu = true}};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(cuda_thin_summed(&s, &tile, &more[i], 4, &room, NULL),
+                         cudaErrorInvalidValue);
+    tile.columns = 48;
+    assert_true(cuda_thin_shared(&s, false, false, &tile) > 0);
+    assert_int_equal(cuda_thin_boxes(&s, false, &tile), 0);
+    assert_int_equal(cuda_thin_summed(&s, &tile, &plain, 4, &room, NULL), cudaErrorInvalidValue);
+    tile.columns = 96;
+    assert_int_equal(cuda_thin_boxes(&s, false, &tile), 0);
 }
 
 /* ---- the back end -------------------------------------------------------------------------------------- */
@@ -432,6 +546,16 @@ static void test_training_is_the_same_with_them(void **state)
     compare_nets(128, 16);
 }
 
+static void test_training_of_thin_layers_is_the_same_with_them(void **state)
+{
+    (void)state;
+    if (!backend_is_usable(&cuda_backend))
+        skip();
+    compare_nets(16, 32);
+    compare_nets(16, 9);
+    compare_nets(10, 32);
+}
+
 /* ---- the rule ------------------------------------------------------------------------------------------ */
 
 enum { IMAGE, WEIGHTS, RESULT, NORMED, N_VALUES };
@@ -516,6 +640,7 @@ static void test_a_convolution_leaves_the_sums_of_its_batch_norm(void **state)
         assert_ptr_equal(f.steps[CONV].conv->norm, &f.steps[NORM]);
         assert_ptr_equal(f.steps[NORM].summed_by, &f.steps[CONV]);
         assert_int_equal(f.steps[NORM].scratch_bytes, batches[i] * 32 * 2 * (int)sizeof(float));
+        assert_int_equal(f.steps[CONV].conv->parts, batches[i]);
         assert_int_equal(f.steps[CONV].scratch_bytes, 0);
         assert_int_equal(cuda_statistics_first(&f.p, NORM), CONV);
         assert_int_equal(cuda_statistics_first(&f.p, OTHER), OTHER);
@@ -523,7 +648,28 @@ static void test_a_convolution_leaves_the_sums_of_its_batch_norm(void **state)
     }
 }
 
-/* On request, thin layers, so many images that their parts are too many to be read, results with a bias. */
+/* Thin layers leave as many parts as they have boxes, of 512 pixels where images are many, or as many as can be read. */
+static void test_a_thin_layer_leaves_few_parts(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t batch;
+        int parts;
+    } cases[] = {{1, 16}, {64, 128}, {128, 256}, {257, 256}};
+    for (int i = 0; i < 4; i++) {
+        struct fixture f;
+        const int parts = cases[i].parts;
+        make(&f, cases[i].batch, false);
+        assert_int_equal(f.steps[CONV].conv->way, CONV_BY_THIN);
+        cuda_statistics_plan(&f.p);
+        assert_ptr_equal(f.steps[CONV].conv->norm, &f.steps[NORM]);
+        assert_int_equal(f.steps[CONV].conv->parts, parts);
+        assert_int_equal(f.steps[NORM].scratch_bytes, parts * 32 * 2 * (int)sizeof(float));
+        drop(&f);
+    }
+}
+
+/* On request, other kernels, so many images that their parts are too many to be read, results with a bias. */
 static void test_others_leave_none(void **state)
 {
     (void)state;
@@ -535,6 +681,10 @@ static void test_others_leave_none(void **state)
     f.cuda.statistics_apart = true;
     check_none_is_summed(&f);
     make(&f, 128, false);
+    f.cuda.statistics_apart = true;
+    check_none_is_summed(&f);
+    make(&f, 128, false);
+    f.steps[CONV].conv->way = CONV_BY_CUDNN;
     check_none_is_summed(&f);
     make(&f, 257, true);
     check_none_is_summed(&f);
@@ -588,9 +738,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums_are_those_of_the_result),
+        cmocka_unit_test(test_sums_of_every_thin_tile),
+        cmocka_unit_test(test_sums_of_thin_tiles_of_the_rule),
         cmocka_unit_test(test_what_cannot_be_summed_is_an_error),
+        cmocka_unit_test(test_what_thin_kernels_cannot_sum_is_an_error),
         cmocka_unit_test(test_training_is_the_same_with_them),
+        cmocka_unit_test(test_training_of_thin_layers_is_the_same_with_them),
         cmocka_unit_test(test_a_convolution_leaves_the_sums_of_its_batch_norm),
+        cmocka_unit_test(test_a_thin_layer_leaves_few_parts),
         cmocka_unit_test(test_others_leave_none),
         cmocka_unit_test(test_only_training_wants_sums),
         cmocka_unit_test(test_sums_are_of_what_batch_norm_reads),

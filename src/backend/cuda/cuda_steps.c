@@ -49,7 +49,7 @@ static cudaError_t run_batchnorm(struct cuda_program *p, const struct cuda_step 
         .training = attr->training,
         .relu = attr->relu,
         .scratch = step_scratch(p, step),
-        .summed = step->summed_by ? (int)step->summed_by->conv->shape.n : 0,
+        .summed = step->summed_by ? step->summed_by->conv->parts : 0,
         .in_passes = cuda_of(p)->norm_in_passes,
     };
     return cuda_bn(&args, stream);
@@ -89,7 +89,7 @@ struct cuda_bn_grad cuda_bn_grad_of(const struct cuda_program *p, const struct c
         .training = step->node.attr.norm.training,
         .relu = step->node.attr.norm.relu,
         .scratch = step_scratch(p, step),
-        .summed = step->summed_by ? (int)step->summed_by->conv->shape.n : 0,
+        .summed = step->summed_by ? step->summed_by->conv->parts : 0,
         .in_passes = cuda_of(p)->norm_in_passes,
     };
 }

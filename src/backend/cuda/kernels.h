@@ -51,7 +51,7 @@ struct cuda_bn {
     float eps, momentum;
     bool training, relu;
     void *scratch; /* cuda_bn_scratch() bytes */
-    /* Partial sums that lie in `scratch` already, from cuda_strip_summed(), cuda_bn_sums() bytes; 0: none. */
+    /* Partial sums that lie in `scratch` already, as cuda_strip_summed() and cuda_thin_summed() leave them; 0: none. */
     int summed;
     bool in_passes; /* small images are read twice, as large ones are */
 };
@@ -68,7 +68,7 @@ struct cuda_bn_grad {
     float *d_gamma, *d_beta, *d_mask; /* each may be NULL */
     bool training, relu;
     void *scratch;
-    /* Partial sums that lie in `scratch` already, from cuda_strip_d_src_summed(), cuda_bn_sums() bytes; 0: none. d_dst is
+    /* Partial sums that lie in `scratch` already, as cuda_strip_d_src_summed() and cuda_thin_d_src_summed() leave them; 0: none. d_dst is
      * then what it has written, which d_residual, if there is one, is too; d_dst2 and dst are not read. */
     int summed;
     bool in_passes; /* as above */
@@ -321,9 +321,23 @@ struct cuda_thin {
 /* dst = relu?(conv + bias + residual), rounded once. */
 cudaError_t cuda_thin(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
                       const struct cuda_thin *thin, cudaStream_t stream);
+/* Boxes that the work is cut into: the most parts of sums for batch norm that a launch can leave; 0: there is no kernel that
+ * leaves any. */
+int cuda_thin_boxes(const struct cuda_conv_shape *shape, bool backwards,
+                    const struct cuda_thin_tile *tile);
+/* dst = conv; and partial sums of dst as it is rounded, of so many parts, in cuda_bn_sums() bytes. Operands other than src
+ * and weights have to be absent. */
+cudaError_t cuda_thin_summed(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
+                             const struct cuda_thin *thin, int parts, void *sums,
+                             cudaStream_t stream);
 cudaError_t cuda_thin_d_src(const struct cuda_conv_shape *shape, const struct cuda_thin_tile *tile,
                             void *d_src, const void *d_dst, const void *weights,
                             cudaStream_t stream);
+/* As cuda_strip_d_src_summed(), of bn->summed parts. */
+cudaError_t cuda_thin_d_src_summed(const struct cuda_conv_shape *shape,
+                                   const struct cuda_thin_tile *tile, const void *d_dst,
+                                   const void *weights, const struct cuda_bn_grad *bn,
+                                   cudaStream_t stream);
 /* d_weights [k, c, area] in f32, as the caller sees it; of `sizes` only sizes count. */
 cudaError_t cuda_thin_d_weights(const struct cuda_conv_shape *shape,
                                 const struct cuda_thin_grad_tile *tile, float *d_weights,

@@ -19,4 +19,10 @@ __host__ __device__ constexpr int slice_width(int64_t stored)
     return stored > SLICE_MAX / 2 ? (int)SLICE_MAX : stored > SLICE_MIN ? SLICE_MAX / 2 : SLICE_MIN;
 }
 
+/* Where the columns of a part of a slice begin. */
+__host__ __device__ inline float *slice_part(float *sums, int width, int slice, int parts, int part)
+{
+    return sums + ((int64_t)slice * parts + part) * 2 * width;
+}
+
 #endif

@@ -8,7 +8,7 @@
 
 /* ---- kernels --------------------------------------------------------------------------------------- */
 
-typedef void (*strip_function)(const struct strip_args, const struct strip_slope, const CUtensorMap,
+typedef void (*strip_function)(const struct strip_args, const struct norm_slope, const CUtensorMap,
                                const CUtensorMap);
 
 /* A kernel and what its launch has to know of the plan. */
@@ -108,7 +108,7 @@ static cudaError_t map_weights(CUtensorMap *map, const struct strip_case &c, con
 /* ---- launching --------------------------------------------------------------------------------------- */
 
 static cudaError_t launch(const struct cuda_conv_shape *shape, bool backwards,
-                          const struct strip_args &a, const struct strip_slope &slope,
+                          const struct strip_args &a, const struct norm_slope &slope,
                           const void *src, const void *weights, cudaStream_t stream)
 {
     const struct strip_case *c = case_for(shape, backwards);
@@ -152,32 +152,13 @@ cudaError_t cuda_strip_d_src(const struct cuda_conv_shape *shape, void *d_src, c
     return launch(shape, true, a, {}, d_dst, weights, stream);
 }
 
-/* Whether an array of batch norm lies as the result does. */
-static bool lies_as(const struct cuda_rows &rows, const struct cuda_conv_shape *s)
-{
-    return rows.type == CUDA_BF16 && rows.rows == s->n * s->h * s->w && rows.stored == s->c &&
-           rows.pitch == s->c && (uintptr_t)rows.data % 16 == 0;
-}
-
 cudaError_t cuda_strip_d_src_summed(const struct cuda_conv_shape *shape, const void *d_dst,
                                     const void *weights, const struct cuda_bn_grad *bn,
                                     cudaStream_t stream)
 {
     const struct strip_args a = {(bf16 *)bn->d_dst.data, NULL, NULL, false, (float *)bn->scratch};
-    const bool fits = lies_as(bn->d_dst, shape) && lies_as(bn->src, shape) &&
-                      (!bn->d_dst2.data || lies_as(bn->d_dst2, shape)) &&
-                      (!bn->dst.data || lies_as(bn->dst, shape));
-    if (!bn->scratch || !bn->src.data || !fits)
+    struct norm_slope slope;
+    if (!slope_of(shape, bn, &slope))
         return cudaErrorInvalidValue;
-    const struct strip_slope slope = {(const bf16 *)bn->src.data,
-                                      (const bf16 *)bn->d_dst2.data,
-                                      bn->relu ? (const bf16 *)bn->dst.data : NULL,
-                                      bn->relu,
-                                      bn->gamma,
-                                      bn->beta,
-                                      bn->mean,
-                                      bn->inv_std,
-                                      bn->mask,
-                                      (int)bn->src.cols};
     return launch(shape, true, a, slope, d_dst, weights, stream);
 }

@@ -24,8 +24,8 @@
 #define CUDA_STRIP_CUH
 
 #include "backend/cuda/kernels/hopper.cuh"
-#include "backend/cuda/kernels/norm_line.cuh"
 #include "backend/cuda/kernels/slices.cuh"
+#include "backend/cuda/kernels/slope.cuh"
 
 enum {
     PRODUCT = 128, /* columns of a product */
@@ -114,17 +114,6 @@ struct strip_args {
     const bf16 *residual; /* as dst, or NULL */
     bool relu;
     float *sums; /* for batch norm, one part for each block; or NULL */
-};
-
-/* What the gradient of batch norm behind a gradient of data reads; images as dst. */
-struct strip_slope {
-    const bf16 *src;
-    const bf16 *other; /* a second gradient, or NULL */
-    const bf16 *dst;   /* behind the ReLU; NULL: there is none, or it is computed anew */
-    bool relu;
-    const float *gamma, *beta, *mean, *inv_std; /* [channels] */
-    const float *mask;                          /* or NULL */
-    int channels;                               /* that count */
 };
 
 /* ---- into shared memory --------------------------------------------------------------------------- */
@@ -285,12 +274,6 @@ template <class P> struct lane_place {
     }
 };
 
-__device__ inline unsigned packed(float low, float high)
-{
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return *reinterpret_cast<const unsigned *>(&pair);
-}
-
 /* A word of a result. */
 __device__ inline unsigned finished(float low, float high, unsigned residual, float least)
 {
@@ -329,16 +312,6 @@ __device__ static void write_forwards(float (&sums)[PRODUCT / 2], const struct s
         *reinterpret_cast<unsigned *>(to + P::TO) =
             finished(s[1] + bias.x, s[3] + bias.y, residual[j][1], least);
     }
-}
-
-__device__ inline float low_of(unsigned word)
-{
-    return __uint_as_float(word << 16);
-}
-
-__device__ inline float high_of(unsigned word)
-{
-    return __uint_as_float(word & 0xffff0000u);
 }
 
 /* Of a lane's channels, over the pixels that it has written: sums of them, and of their products with others. */
@@ -417,51 +390,26 @@ template <class P> struct lane_words {
     }
 };
 
-__device__ inline unsigned added(unsigned a, unsigned b)
+/* Of a lane's four channels. */
+__device__ inline slope_lines<4> lines_from(const struct norm_slope &slope, int first)
 {
-    return packed(low_of(a) + low_of(b), high_of(a) + high_of(b));
-}
-
-/* A word, zeros where the ReLU was closed: what it gave was not above `least`. */
-__device__ inline unsigned opened(unsigned word, float low, float high, float least)
-{
-    return (low <= least ? 0 : word & 0xffffu) | (high <= least ? 0 : word & 0xffff0000u);
-}
-
-/* Batch norm as norm.cu computes it: four channels' numbers a and b of x a + b. */
-struct lane_norm {
-    float a[4], b[4];
-
-    __device__ lane_norm(const struct strip_slope &s, int first)
-    {
+    slope_lines<4> lines;
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            a[i] = b[i] = 0.0f;
-            if (!s.relu || s.dst || first + i >= s.channels)
-                continue;
-            const float m = s.mask ? s.mask[first + i] : 1.0f;
-            norm_line(s.gamma[first + i], s.beta[first + i], m, s.mean[first + i],
-                      s.inv_std[first + i], a[i], b[i]);
-        }
-    }
-
-    __device__ unsigned open(int at, unsigned word, unsigned src) const
-    {
-        return opened(word, fmaf(low_of(src), a[at], b[at]),
-                      fmaf(high_of(src), a[at + 1], b[at + 1]), NORM_ZERO);
-    }
-};
+    for (int i = 0; i < 4; i++)
+        slope_line(slope, first + i, lines.a[i], lines.b[i]);
+    return lines;
+}
 
 /* One array after the other, so that there are registers for all of a tile; the source is on its way while products are
  * computed. */
 template <class P>
 __device__ static void write_slope(float (&sums)[PRODUCT / 2], const struct strip_args &a,
-                                   const struct strip_slope &slope, const lane_place<P> &place,
+                                   const struct norm_slope &slope, const lane_place<P> &place,
                                    lane_sums<P> &seen)
 {
     lane_words<P> src, more, result;
     src.read(slope.src, place);
-    const lane_norm norm(slope, place.channel);
+    const slope_lines<4> norm = lines_from(slope, place.channel);
     products_wait<0>();
     keep_in_place(sums);
 #pragma unroll
@@ -478,9 +426,8 @@ __device__ static void write_slope(float (&sums)[PRODUCT / 2], const struct stri
         more.read(slope.dst, place);
 #pragma unroll
         for (int j = 0; j < PRODUCT / 8; j++) {
-            const uint2 y = more.x[j];
-            result.x[j].x = opened(result.x[j].x, low_of(y.x), high_of(y.x), 0.0f);
-            result.x[j].y = opened(result.x[j].y, low_of(y.y), high_of(y.y), 0.0f);
+            result.x[j].x = opened_by(result.x[j].x, more.x[j].x);
+            result.x[j].y = opened_by(result.x[j].y, more.x[j].y);
         }
     } else if (slope.relu) {
 #pragma unroll
@@ -545,7 +492,7 @@ template <class P> __device__ static void leave_sums(float *sums, const float *r
         for (int share = 0; share < P::SHARES; share++)
             sum += room[(share * 2 + column / P::SLICE) * P::TO + channel];
     }
-    sums[((int64_t)slice * gridDim.x + blockIdx.x) * columns + column] = sum;
+    slice_part(sums, P::SLICE, slice, (int)gridDim.x, (int)blockIdx.x)[column] = sum;
 }
 
 /* When all products of the block are done, and the picture is no longer wanted. */
@@ -593,7 +540,7 @@ template <class P> __device__ static void end_turn(unsigned room, int group)
 }
 
 template <class P, bool SUMMED>
-__device__ static void compute_tile(const struct strip_args &a, const struct strip_slope &slope,
+__device__ static void compute_tile(const struct strip_args &a, const struct norm_slope &slope,
                                     const struct strip_block &block, int group, int turn,
                                     lane_sums<P> &seen)
 {
@@ -622,7 +569,7 @@ __device__ static void compute_tile(const struct strip_args &a, const struct str
 /* SUMMED: with sums for batch norm, and without what else may follow a convolution. */
 template <class P, bool SUMMED>
 __global__ void __launch_bounds__(P::THREADS, 1)
-    strip_kernel(const struct strip_args a, const struct strip_slope slope,
+    strip_kernel(const struct strip_args a, const struct norm_slope slope,
                  const __grid_constant__ CUtensorMap src,
                  const __grid_constant__ CUtensorMap weights)
 {
