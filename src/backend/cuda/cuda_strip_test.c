@@ -212,7 +212,15 @@ static void test_the_back_end_computes_the_same_with_sheets(void **state)
     }
 }
 
-/* A program of one convolution of c channels into as many, 32 x 32 pixels; no GPU is asked anything. */
+struct step_case {
+    enum op op;
+    int64_t n, c;      /* channels, into as many */
+    int64_t size;      /* of pictures; 0: 32 */
+    bool strips;       /* and sheets */
+    bool sums_by_norm; /* batch norm is left none */
+};
+
+/* A program of one convolution; no GPU is asked anything. */
 struct one_step {
     struct der_ctx *ctx;
     struct cuda_backend cuda;
@@ -225,16 +233,21 @@ struct one_step {
 
 enum { SRC, WEIGHTS, DST };
 
-static void step_init(struct one_step *s, enum op op, int64_t n, int64_t c, bool strips)
+static void step_init(struct one_step *s, const struct step_case *wish)
 {
+    const enum op op = wish->op;
+    const int64_t c = wish->c;
+    const int64_t size = wish->size ? wish->size : 32;
     *s = (struct one_step){.ctx = test_ctx_new(1)};
-    const struct shape image = shape_4d(n, c, 32, 32);
+    const struct shape image = shape_4d(wish->n, c, size, size);
     for (int v = 0; v < 3; v++) {
         s->values[v].slot.shape = v == WEIGHTS ? shape_4d(c, c, 3, 3) : image;
         s->values[v].stored = c;
     }
     s->cuda.base.ctx = s->ctx;
-    s->cuda.strips = strips;
+    s->cuda.strips = wish->strips;
+    s->cuda.sheets = wish->strips;
+    s->cuda.statistics_apart = wish->sums_by_norm;
     s->cuda.shared = 227 << 10;
     s->p = (struct cuda_program){.base = {.be = &s->cuda.base},
                                  .values = s->values,
@@ -257,23 +270,25 @@ static void step_fini(struct one_step *s)
     test_ctx_free(s->ctx);
 }
 
-/* Without strips these layers are thin. */
+/* Without strips these layers are thin; so are those for sheets where batch norm is left sums. */
 static void test_steps_take_strips_where_they_are_wanted(void **state)
 {
     (void)state;
     static const struct {
-        enum op op;
-        int64_t n;
-        bool strips;
+        struct step_case wish;
         enum cuda_conv_way way;
-    } cases[] = {
-        {OP_CONV2D, 128, true, CONV_BY_STRIP},         {OP_CONV2D, 128, false, CONV_BY_THIN},
-        {OP_CONV2D, 32, true, CONV_BY_THIN},           {OP_CONV2D_D_SRC, 128, true, CONV_BY_STRIP},
-        {OP_CONV2D_D_SRC, 128, false, CONV_BY_THIN},   {OP_CONV2D_D_SRC, 32, true, CONV_BY_THIN},
-        {OP_CONV2D_D_WEIGHTS, 128, true, CONV_BY_THIN}};
+    } cases[] = {{{OP_CONV2D, 128, 32, .strips = true}, CONV_BY_STRIP},
+                 {{OP_CONV2D, 128, 32, .strips = false}, CONV_BY_THIN},
+                 {{OP_CONV2D, 32, 32, .strips = true}, CONV_BY_THIN},
+                 {{OP_CONV2D, 128, 32, 16, .strips = true, .sums_by_norm = true}, CONV_BY_SHEET},
+                 {{OP_CONV2D, 128, 32, .size = 16, .strips = true}, CONV_BY_THIN},
+                 {{OP_CONV2D_D_SRC, 128, 32, .strips = true}, CONV_BY_STRIP},
+                 {{OP_CONV2D_D_SRC, 128, 32, .strips = false}, CONV_BY_THIN},
+                 {{OP_CONV2D_D_SRC, 32, 32, .strips = true}, CONV_BY_THIN},
+                 {{OP_CONV2D_D_WEIGHTS, 128, 32, .strips = true}, CONV_BY_THIN}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct one_step s;
-        step_init(&s, cases[i].op, cases[i].n, 32, cases[i].strips);
+        step_init(&s, &cases[i].wish);
         assert_int_equal(s.step.conv->way, cases[i].way);
         assert_null(s.step.conv->plan);
         step_fini(&s);
@@ -289,8 +304,8 @@ static void test_strips_need_no_plan(void **state)
         const bool is_gradient = ops[i] == OP_CONV2D_D_WEIGHTS;
         struct one_step strip;
         struct one_step thin;
-        step_init(&strip, ops[i], 128, 64, true);
-        step_init(&thin, ops[i], 128, 32, false);
+        step_init(&strip, &(struct step_case){ops[i], 128, 64, .strips = true});
+        step_init(&thin, &(struct step_case){ops[i], 128, 32, .strips = false});
         assert_int_equal(strip.step.conv->way, CONV_BY_STRIP);
         assert_null(strip.step.conv->plan);
         assert_int_equal(strip.step.conv->grad_type == CUDA_BF16, is_gradient);
@@ -306,7 +321,7 @@ static void test_gradients_of_weights_have_their_scratch(void **state)
 {
     (void)state;
     struct one_step s;
-    step_init(&s, OP_CONV2D_D_WEIGHTS, 128, 64, true);
+    step_init(&s, &(struct step_case){OP_CONV2D_D_WEIGHTS, 128, 64, .strips = true});
     const struct cuda_conv *conv = s.step.conv;
     const int splits = cuda_strip_splits(&conv->shape);
     assert_int_equal(cuda_conv_raw_bytes(conv), 64 * 9 * 64 * 2);

@@ -385,8 +385,9 @@ template <class P> struct lane_words {
     {
 #pragma unroll
         for (int j = 0; j < PRODUCT / 8; j++)
-            x[j] = place.counts ? *reinterpret_cast<const uint2 *>(image + place.at + j * place.NEXT)
-                                : make_uint2(0, 0);
+            x[j] = place.counts
+                       ? *reinterpret_cast<const uint2 *>(image + place.at + j * place.NEXT)
+                       : make_uint2(0, 0);
     }
 };
 
@@ -405,11 +406,10 @@ __device__ inline slope_lines<4> lines_from(const struct norm_slope &slope, int 
 template <class P>
 __device__ static void write_slope(float (&sums)[PRODUCT / 2], const struct strip_args &a,
                                    const struct norm_slope &slope, const lane_place<P> &place,
-                                   lane_sums<P> &seen)
+                                   const slope_lines<4> &norm, lane_sums<P> &seen)
 {
     lane_words<P> src, more, result;
     src.read(slope.src, place);
-    const slope_lines<4> norm = lines_from(slope, place.channel);
     products_wait<0>();
     keep_in_place(sums);
 #pragma unroll
@@ -419,8 +419,8 @@ __device__ static void write_slope(float (&sums)[PRODUCT / 2], const struct stri
         more.read(slope.other, place);
 #pragma unroll
         for (int j = 0; j < PRODUCT / 8; j++)
-            result.x[j] = make_uint2(added(result.x[j].x, more.x[j].x),
-                                     added(result.x[j].y, more.x[j].y));
+            result.x[j] =
+                make_uint2(added(result.x[j].x, more.x[j].x), added(result.x[j].y, more.x[j].y));
     }
     if (slope.dst) {
         more.read(slope.dst, place);
@@ -496,8 +496,7 @@ template <class P> __device__ static void leave_sums(float *sums, const float *r
 }
 
 /* When all products of the block are done, and the picture is no longer wanted. */
-template <class P>
-__device__ static void add_up(const lane_sums<P> &seen, float *sums, float *room)
+template <class P> __device__ static void add_up(const lane_sums<P> &seen, float *sums, float *room)
 {
     __syncthreads();
     share_sums<P>(seen, room);
@@ -542,7 +541,7 @@ template <class P> __device__ static void end_turn(unsigned room, int group)
 template <class P, bool SUMMED>
 __device__ static void compute_tile(const struct strip_args &a, const struct norm_slope &slope,
                                     const struct strip_block &block, int group, int turn,
-                                    lane_sums<P> &seen)
+                                    const slope_lines<4> &norm, lane_sums<P> &seen)
 {
     const int tile = group + turn * P::GROUPS;
     const int tile_m = tile % P::TILES_M;
@@ -557,7 +556,7 @@ __device__ static void compute_tile(const struct strip_args &a, const struct nor
     end_turn<P>(block.room, group);
     const lane_place<P> place(block.image, strip, tile_m, column);
     if constexpr (P::BACKWARDS && SUMMED)
-        write_slope<P>(sums, a, slope, place, seen);
+        write_slope<P>(sums, a, slope, place, norm, seen);
     else if constexpr (P::BACKWARDS)
         write_backwards<P>(sums, a, place);
     else if constexpr (SUMMED)
@@ -580,8 +579,12 @@ __global__ void __launch_bounds__(P::THREADS, 1)
     if (threadIdx.x == 0)
         fetch_all<P>(block);
     __syncwarp();
+    const int group = (int)threadIdx.x / 128;
+    const lane_place<P> place(0, 0, group % P::TILES_M,
+                              0); /* its channels are those of every turn */
+    const slope_lines<4> norm = lines_from(slope, place.channel);
     for (int turn = 0; turn < P::TURNS; turn++)
-        compute_tile<P, SUMMED>(a, slope, block, (int)threadIdx.x / 128, turn, seen);
+        compute_tile<P, SUMMED>(a, slope, block, group, turn, norm, seen);
     if (SUMMED)
         add_up<P>(seen, a.sums, reinterpret_cast<float *>(room));
 }
