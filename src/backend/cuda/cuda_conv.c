@@ -66,15 +66,6 @@ static enum dnn_pass pass_of(enum op op)
                                        : DNN_FORWARD;
 }
 
-/* Kernels of sheet.cu leave no sums for batch norm: what is trained is faster with those of thin.cu, which do. */
-static bool is_for_sheets(const struct cuda_backend *cuda, enum op op,
-                          const struct cuda_conv_shape *shape, enum dnn_pass pass)
-{
-    const bool leaves_sums =
-        op == OP_CONV2D && !cuda->statistics_apart && cuda_thin_serves(shape, pass);
-    return cuda->sheets && !leaves_sums && cuda_sheet_serves(shape, pass);
-}
-
 static enum cuda_conv_way way_of(const struct cuda_program *p, const struct node *node)
 {
     const struct cuda_backend *cuda = cuda_of(p);
@@ -84,7 +75,7 @@ static enum cuda_conv_way way_of(const struct cuda_program *p, const struct node
         return CONV_BY_STEM;
     if (cuda->strips && cuda_strip_serves(&shape, pass))
         return CONV_BY_STRIP;
-    if (is_for_sheets(cuda, node->op, &shape, pass))
+    if (cuda->sheets && cuda_sheet_serves(&shape, pass))
         return CONV_BY_SHEET;
     return cuda_thin_serves(&shape, pass) ? CONV_BY_THIN : CONV_BY_CUDNN;
 }

@@ -69,7 +69,9 @@ struct cuda_sheet_tile cuda_sheet_tile_of(const struct cuda_conv_shape *s)
 
 bool cuda_sheet_leaves_to_thin(const struct cuda_conv_shape *s)
 {
-    return s->r == 1 || (s->out_h == 8 && s->c <= CUDA_THIN_MOST && s->k <= CUDA_THIN_MOST);
+    enum { THIN = 32 };
+    const int64_t most = s->out_h == 8 ? CUDA_THIN_MOST : s->out_h == 16 ? THIN : 0;
+    return s->r == 1 || (s->c <= most && s->k <= most);
 }
 
 /* Whole tiles of channels, and many of them where pictures are smaller than a sheet. */

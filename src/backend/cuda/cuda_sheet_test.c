@@ -225,6 +225,10 @@ static void test_what_is_not_served(void **state)
     assert_false(cuda_sheet_serves(&s, DNN_FORWARD));
     s = shape, s.r = 1, s.s = 1;
     assert_false(cuda_sheet_serves(&s, DNN_FORWARD));
+    s = shape_of(128, 48, 16, 32, 3, 1);
+    assert_true(cuda_sheet_serves(&s, DNN_FORWARD));
+    s = shape_of(128, 32, 16, 32, 3, 1); /* thin */
+    assert_false(cuda_sheet_serves(&s, DNN_FORWARD));
     s = shape_of(128, 80, 32, 80, 3, 1);
     assert_false(cuda_sheet_serves(&s, DNN_FORWARD));
     s = shape_of(128, 80, 31, 80, 3, 2); /* of an odd size */

@@ -4,6 +4,7 @@
  */
 #include "backend/cuda/cuda.h"
 
+#include "support/cuda/hand_program.h"
 #include "support/test_ctx.h"
 
 enum { SRC, DST, OTHER_GRADIENT, BACK, D_DST, WEIGHTS, D_SRC, D_RESIDUAL, MEANS, N_VALUES };
@@ -13,9 +14,7 @@ enum { CHANNELS = 32, SIZE = 32 };
 /* Batch norm with a ReLU; something that makes a second gradient; the gradient of data that reaches batch norm, and its
  * gradient; a step that does nothing. No GPU is asked. */
 struct fixture {
-    struct der_ctx *ctx;
-    struct cuda_backend cuda;
-    struct cuda_program p;
+    struct hand_program hand;
     struct cuda_value values[N_VALUES];
     struct cuda_step steps[N_STEPS];
     struct cuda_derived derived[N_STEPS];
@@ -67,59 +66,37 @@ static void make_nodes(struct fixture *f)
 
 static void make(struct fixture *f, int64_t n, bool strips)
 {
-    *f = (struct fixture){.ctx = test_ctx_new(1)};
-    for (int v = 0; v < N_VALUES; v++) {
-        f->values[v].slot.shape =
-            v == WEIGHTS ? shape_4d(CHANNELS, CHANNELS, 3, 3) : shape_4d(n, CHANNELS, SIZE, SIZE);
-        f->values[v].stored = CHANNELS;
-        f->values[v].owner = v;
-        f->values[v].kind = v == WEIGHTS ? VALUE_EXTERNAL : VALUE_TEMP;
-    }
-    f->cuda.base.ctx = f->ctx;
-    f->cuda.strips = strips;
-    f->cuda.shared = 227 << 10;
-    f->p = (struct cuda_program){.base = {.be = &f->cuda.base},
-                                 .values = f->values,
-                                 .n_values = N_VALUES,
-                                 .steps = f->steps,
-                                 .n_steps = N_STEPS,
-                                 .derived = f->derived,
-                                 .precision = PRECISION_BF16,
-                                 .type = CUDA_BF16};
-    arena_init(&f->p.arena, &f->ctx->mem);
+    const struct conv_layer layer = {n, SIZE, SIZE, CHANNELS, CHANNELS, 3, 1};
+    const struct hand_parts parts = {f->values, N_VALUES, WEIGHTS, f->steps, N_STEPS, f->derived};
+    *f = (struct fixture){0};
+    hand_program_init(&f->hand, &parts, &layer, strips);
     make_nodes(f);
     f->steps[GRADIENT].scratch_bytes = 1;
-    assert_ok(f->ctx, cuda_conv_init(&f->p, &f->steps[CONV]));
-}
-
-static void drop(struct fixture *f)
-{
-    arena_fini(&f->p.arena);
-    test_ctx_free(f->ctx);
+    assert_ok(f->hand.ctx, cuda_conv_init(&f->hand.p, &f->steps[CONV]));
 }
 
 static void check_summed(struct fixture *f, bool is_plain)
 {
-    cuda_statistics_plan(&f->p);
+    cuda_statistics_plan(&f->hand.p);
     assert_ptr_equal(f->steps[GRADIENT].summed_by, &f->steps[CONV]);
     assert_ptr_equal(f->steps[CONV].conv->norm, &f->steps[GRADIENT]);
     assert_int_equal(f->steps[GRADIENT].is_plain, is_plain);
     assert_int_equal(f->steps[GRADIENT].scratch_bytes,
                      f->steps[CONV].conv->parts * CHANNELS * 2 * (int)sizeof(float));
-    assert_int_equal(cuda_statistics_first(&f->p, GRADIENT), CONV);
+    assert_int_equal(cuda_statistics_first(&f->hand.p, GRADIENT), CONV);
     assert_int_equal(f->gradient_in[BNG_D_DST], BACK);
-    drop(f);
+    hand_program_fini(&f->hand);
 }
 
 static void check_apart(struct fixture *f)
 {
-    cuda_statistics_plan(&f->p);
+    cuda_statistics_plan(&f->hand.p);
     assert_null(f->steps[GRADIENT].summed_by);
     assert_null(f->steps[CONV].conv->norm);
     assert_int_equal(f->steps[GRADIENT].scratch_bytes, 1);
-    assert_int_equal(cuda_statistics_first(&f->p, GRADIENT), GRADIENT);
+    assert_int_equal(cuda_statistics_first(&f->hand.p, GRADIENT), GRADIENT);
     assert_int_equal(f->values[D_RESIDUAL].owner, D_RESIDUAL);
-    drop(f);
+    hand_program_fini(&f->hand);
 }
 
 static void test_a_gradient_leaves_the_sums_of_its_batch_norm(void **state)
@@ -145,7 +122,7 @@ static void test_the_gradient_of_a_thin_layer_leaves_few_parts(void **state)
         struct fixture f;
         make(&f, cases[i].batch, false);
         assert_int_equal(f.steps[CONV].conv->way, CONV_BY_THIN);
-        cuda_statistics_plan(&f.p);
+        cuda_statistics_plan(&f.hand.p);
         assert_int_equal(f.steps[CONV].conv->parts, cases[i].parts);
         f.steps[CONV].conv->norm = NULL;
         check_summed(&f, true);
@@ -163,11 +140,11 @@ static void test_a_second_gradient_is_added_on_the_way(void **state)
         f.gradient_in[is_second ? BNG_D_DST2 : BNG_D_DST] = BACK;
         f.gradient_in[is_second ? BNG_D_DST : BNG_D_DST2] = OTHER_GRADIENT;
         f.gradient_out[BNG_D_RESIDUAL] = D_RESIDUAL;
-        cuda_statistics_plan(&f.p);
+        cuda_statistics_plan(&f.hand.p);
         assert_int_equal(f.gradient_in[BNG_D_DST2], OTHER_GRADIENT);
         assert_int_equal(f.values[D_RESIDUAL].owner, BACK);
         assert_int_equal(f.values[D_RESIDUAL].kind, VALUE_ALIAS);
-        drop(&f);
+        hand_program_fini(&f.hand);
         make(&f, 128, true);
         f.norm_in[BN_RESIDUAL] = SRC;
         f.gradient_in[is_second ? BNG_D_DST2 : BNG_D_DST] = BACK;
@@ -187,14 +164,14 @@ static void test_lanes_know_what_is_read_on_the_way(void **state)
     const struct cuda_step gradient = f.steps[GRADIENT];
     f.steps[GRADIENT] = f.steps[BEHIND];
     f.steps[BEHIND] = gradient;
-    cuda_lanes_plan(&f.p);
+    cuda_lanes_plan(&f.hand.p);
     const struct cuda_step *other = &f.steps[OTHER];
     assert_int_equal(other->lane, LANE_BRANCH);
-    cuda_statistics_plan(&f.p);
+    cuda_statistics_plan(&f.hand.p);
     assert_ptr_equal(f.steps[BEHIND].summed_by, &f.steps[CONV]);
-    cuda_lanes_plan(&f.p);
+    cuda_lanes_plan(&f.hand.p);
     assert_true(other->lane == f.steps[CONV].lane || (f.steps[CONV].waits >> other->lane & 1U));
-    drop(&f);
+    hand_program_fini(&f.hand);
 }
 
 /* On request, other kernels, zeros that are not stored, so many images that their parts are too many to be read, running statistics. */
@@ -203,10 +180,10 @@ static void test_others_leave_none(void **state)
     (void)state;
     struct fixture f;
     make(&f, 128, true);
-    f.cuda.slopes_apart = true;
+    f.hand.cuda.slopes_apart = true;
     check_apart(&f);
     make(&f, 128, false);
-    f.cuda.slopes_apart = true;
+    f.hand.cuda.slopes_apart = true;
     check_apart(&f);
     make(&f, 128, false);
     f.steps[CONV].conv->way = CONV_BY_CUDNN;
@@ -242,9 +219,9 @@ static void test_what_others_need_is_left_alone(void **state)
     const struct cuda_step other = f.steps[OTHER];
     f.steps[OTHER] = f.steps[CONV];
     f.steps[CONV] = other;
-    cuda_statistics_plan(&f.p);
+    cuda_statistics_plan(&f.hand.p);
     assert_null(f.steps[GRADIENT].summed_by);
-    drop(&f);
+    hand_program_fini(&f.hand);
     make(&f, 128, true);
     f.other_out = BACK;
     check_apart(&f);

@@ -5,6 +5,7 @@
 #include "backend/cuda/cuda.h"
 
 #include "support/cuda/conv_arrays.h"
+#include "support/cuda/hand_program.h"
 #include "support/tensor_check.h"
 #include "support/test_ctx.h"
 #include "support/test_net.h"
@@ -564,9 +565,7 @@ enum { N_STEPS = 3 };
 /* A convolution of 32 channels, 32 x 32 pixels, which is thin where it is no strip, and batch norm behind it; a step that
  * does nothing. No GPU is asked. */
 struct fixture {
-    struct der_ctx *ctx;
-    struct cuda_backend cuda;
-    struct cuda_program p;
+    struct hand_program hand;
     struct cuda_value values[N_VALUES];
     struct cuda_step steps[N_STEPS];
     struct cuda_derived derived[N_STEPS];
@@ -578,29 +577,12 @@ enum { CONV, NORM, OTHER };
 
 static void make(struct fixture *f, int64_t n, bool strips)
 {
-    *f = (struct fixture){.ctx = test_ctx_new(1),
-                          .conv_in = {IMAGE, WEIGHTS},
-                          .conv_out = RESULT,
-                          .norm_out = NORMED};
-    for (int v = 0; v < N_VALUES; v++) {
-        f->values[v].slot.shape = v == WEIGHTS ? shape_4d(32, 32, 3, 3) : shape_4d(n, 32, 32, 32);
-        f->values[v].stored = 32;
-        f->values[v].owner = v;
-    }
+    const struct conv_layer layer = {n, 32, 32, 32, 32, 3, 1};
+    const struct hand_parts parts = {f->values, N_VALUES, WEIGHTS, f->steps, N_STEPS, f->derived};
+    *f = (struct fixture){.conv_in = {IMAGE, WEIGHTS}, .conv_out = RESULT, .norm_out = NORMED};
+    hand_program_init(&f->hand, &parts, &layer, strips);
     for (int i = 0; i < BN_N_IN; i++)
         f->norm_in[i] = i == BN_SRC ? RESULT : NO_VALUE;
-    f->cuda.base.ctx = f->ctx;
-    f->cuda.strips = strips;
-    f->cuda.shared = 227 << 10;
-    f->p = (struct cuda_program){.base = {.be = &f->cuda.base},
-                                 .values = f->values,
-                                 .n_values = N_VALUES,
-                                 .steps = f->steps,
-                                 .n_steps = N_STEPS,
-                                 .derived = f->derived,
-                                 .precision = PRECISION_BF16,
-                                 .type = CUDA_BF16};
-    arena_init(&f->p.arena, &f->ctx->mem);
     f->steps[CONV].node = (struct node){
         .op = OP_CONV2D, .in = f->conv_in, .n_in = 2, .out = &f->conv_out, .n_out = 1};
     f->steps[CONV].node.attr.conv = (struct conv_attr){.stride = 1, .pad = 1};
@@ -609,24 +591,18 @@ static void make(struct fixture *f, int64_t n, bool strips)
     f->steps[NORM].node.attr.norm.training = true;
     f->steps[NORM].scratch_bytes = 1;
     f->steps[OTHER].node.op = OP_JOIN;
-    assert_ok(f->ctx, cuda_conv_init(&f->p, &f->steps[CONV]));
-}
-
-static void drop(struct fixture *f)
-{
-    arena_fini(&f->p.arena);
-    test_ctx_free(f->ctx);
+    assert_ok(f->hand.ctx, cuda_conv_init(&f->hand.p, &f->steps[CONV]));
 }
 
 static void check_none_is_summed(struct fixture *f)
 {
-    cuda_statistics_plan(&f->p);
+    cuda_statistics_plan(&f->hand.p);
     for (int i = 0; i < N_STEPS; i++) {
         assert_null(f->steps[i].summed_by);
         assert_true(!f->steps[i].conv || !f->steps[i].conv->norm);
-        assert_int_equal(cuda_statistics_first(&f->p, i), i);
+        assert_int_equal(cuda_statistics_first(&f->hand.p, i), i);
     }
-    drop(f);
+    hand_program_fini(&f->hand);
 }
 
 static void test_a_convolution_leaves_the_sums_of_its_batch_norm(void **state)
@@ -636,15 +612,15 @@ static void test_a_convolution_leaves_the_sums_of_its_batch_norm(void **state)
     for (int i = 0; i < 3; i++) {
         struct fixture f;
         make(&f, batches[i], true);
-        cuda_statistics_plan(&f.p);
+        cuda_statistics_plan(&f.hand.p);
         assert_ptr_equal(f.steps[CONV].conv->norm, &f.steps[NORM]);
         assert_ptr_equal(f.steps[NORM].summed_by, &f.steps[CONV]);
         assert_int_equal(f.steps[NORM].scratch_bytes, batches[i] * 32 * 2 * (int)sizeof(float));
         assert_int_equal(f.steps[CONV].conv->parts, batches[i]);
         assert_int_equal(f.steps[CONV].scratch_bytes, 0);
-        assert_int_equal(cuda_statistics_first(&f.p, NORM), CONV);
-        assert_int_equal(cuda_statistics_first(&f.p, OTHER), OTHER);
-        drop(&f);
+        assert_int_equal(cuda_statistics_first(&f.hand.p, NORM), CONV);
+        assert_int_equal(cuda_statistics_first(&f.hand.p, OTHER), OTHER);
+        hand_program_fini(&f.hand);
     }
 }
 
@@ -661,11 +637,11 @@ static void test_a_thin_layer_leaves_few_parts(void **state)
         const int parts = cases[i].parts;
         make(&f, cases[i].batch, false);
         assert_int_equal(f.steps[CONV].conv->way, CONV_BY_THIN);
-        cuda_statistics_plan(&f.p);
+        cuda_statistics_plan(&f.hand.p);
         assert_ptr_equal(f.steps[CONV].conv->norm, &f.steps[NORM]);
         assert_int_equal(f.steps[CONV].conv->parts, parts);
         assert_int_equal(f.steps[NORM].scratch_bytes, parts * 32 * 2 * (int)sizeof(float));
-        drop(&f);
+        hand_program_fini(&f.hand);
     }
 }
 
@@ -678,10 +654,10 @@ static void test_others_leave_none(void **state)
     f.steps[CONV].node.op = OP_CONV2D_AFFINE;
     check_none_is_summed(&f);
     make(&f, 128, true);
-    f.cuda.statistics_apart = true;
+    f.hand.cuda.statistics_apart = true;
     check_none_is_summed(&f);
     make(&f, 128, false);
-    f.cuda.statistics_apart = true;
+    f.hand.cuda.statistics_apart = true;
     check_none_is_summed(&f);
     make(&f, 128, false);
     f.steps[CONV].conv->way = CONV_BY_CUDNN;
@@ -727,11 +703,11 @@ static void test_the_first_of_two_has_them(void **state)
     int second_out = IMAGE;
     f.steps[OTHER].node = f.steps[NORM].node;
     f.steps[OTHER].node.out = &second_out;
-    cuda_statistics_plan(&f.p);
+    cuda_statistics_plan(&f.hand.p);
     assert_ptr_equal(f.steps[NORM].summed_by, &f.steps[CONV]);
     assert_null(f.steps[OTHER].summed_by);
     assert_ptr_equal(f.steps[CONV].conv->norm, &f.steps[NORM]);
-    drop(&f);
+    hand_program_fini(&f.hand);
 }
 
 int main(void)

@@ -5,6 +5,7 @@
 #include "backend/cuda/cuda.h"
 
 #include "support/cuda/conv_arrays.h"
+#include "support/cuda/hand_program.h"
 #include "support/opcase.h"
 #include "support/tensor_check.h"
 #include "support/test_ctx.h"
@@ -212,19 +213,9 @@ static void test_the_back_end_computes_the_same_with_sheets(void **state)
     }
 }
 
-struct step_case {
-    enum op op;
-    int64_t n, c;      /* channels, into as many */
-    int64_t size;      /* of pictures; 0: 32 */
-    bool strips;       /* and sheets */
-    bool sums_by_norm; /* batch norm is left none */
-};
-
-/* A program of one convolution; no GPU is asked anything. */
+/* A program of one convolution of c channels into as many, 32 x 32 pixels; no GPU is asked anything. */
 struct one_step {
-    struct der_ctx *ctx;
-    struct cuda_backend cuda;
-    struct cuda_program p;
+    struct hand_program hand;
     struct cuda_value values[3]; /* source, weights, result */
     struct cuda_derived derived;
     struct cuda_step step;
@@ -233,65 +224,40 @@ struct one_step {
 
 enum { SRC, WEIGHTS, DST };
 
-static void step_init(struct one_step *s, const struct step_case *wish)
+static void step_init(struct one_step *s, enum op op, int64_t n, int64_t c, bool strips)
 {
-    const enum op op = wish->op;
-    const int64_t c = wish->c;
-    const int64_t size = wish->size ? wish->size : 32;
-    *s = (struct one_step){.ctx = test_ctx_new(1)};
-    const struct shape image = shape_4d(wish->n, c, size, size);
-    for (int v = 0; v < 3; v++) {
-        s->values[v].slot.shape = v == WEIGHTS ? shape_4d(c, c, 3, 3) : image;
-        s->values[v].stored = c;
-    }
-    s->cuda.base.ctx = s->ctx;
-    s->cuda.strips = wish->strips;
-    s->cuda.sheets = wish->strips;
-    s->cuda.statistics_apart = wish->sums_by_norm;
-    s->cuda.shared = 227 << 10;
-    s->p = (struct cuda_program){.base = {.be = &s->cuda.base},
-                                 .values = s->values,
-                                 .n_values = 3,
-                                 .derived = &s->derived,
-                                 .precision = PRECISION_BF16,
-                                 .type = CUDA_BF16};
-    arena_init(&s->p.arena, &s->ctx->mem);
+    const struct conv_layer layer = {n, 32, 32, c, c, 3, 1};
+    const struct hand_parts parts = {s->values, 3, WEIGHTS, &s->step, 1, &s->derived};
+    *s = (struct one_step){0};
+    hand_program_init(&s->hand, &parts, &layer, strips);
     s->out = op == OP_CONV2D_D_SRC ? SRC : op == OP_CONV2D_D_WEIGHTS ? WEIGHTS : DST;
     s->in[0] = op == OP_CONV2D_D_SRC ? DST : SRC;
     s->in[1] = op == OP_CONV2D_D_WEIGHTS ? DST : WEIGHTS;
     s->step.node = (struct node){.op = op, .in = s->in, .n_in = 2, .out = &s->out, .n_out = 1};
     s->step.node.attr.conv = (struct conv_attr){.stride = 1, .pad = 1};
-    assert_ok(s->ctx, cuda_conv_init(&s->p, &s->step));
+    assert_ok(s->hand.ctx, cuda_conv_init(&s->hand.p, &s->step));
 }
 
-static void step_fini(struct one_step *s)
-{
-    arena_fini(&s->p.arena);
-    test_ctx_free(s->ctx);
-}
-
-/* Without strips these layers are thin; so are those for sheets where batch norm is left sums. */
+/* Without strips these layers are thin. */
 static void test_steps_take_strips_where_they_are_wanted(void **state)
 {
     (void)state;
     static const struct {
-        struct step_case wish;
+        enum op op;
+        int64_t n;
+        bool strips;
         enum cuda_conv_way way;
-    } cases[] = {{{OP_CONV2D, 128, 32, .strips = true}, CONV_BY_STRIP},
-                 {{OP_CONV2D, 128, 32, .strips = false}, CONV_BY_THIN},
-                 {{OP_CONV2D, 32, 32, .strips = true}, CONV_BY_THIN},
-                 {{OP_CONV2D, 128, 32, 16, .strips = true, .sums_by_norm = true}, CONV_BY_SHEET},
-                 {{OP_CONV2D, 128, 32, .size = 16, .strips = true}, CONV_BY_THIN},
-                 {{OP_CONV2D_D_SRC, 128, 32, .strips = true}, CONV_BY_STRIP},
-                 {{OP_CONV2D_D_SRC, 128, 32, .strips = false}, CONV_BY_THIN},
-                 {{OP_CONV2D_D_SRC, 32, 32, .strips = true}, CONV_BY_THIN},
-                 {{OP_CONV2D_D_WEIGHTS, 128, 32, .strips = true}, CONV_BY_THIN}};
+    } cases[] = {
+        {OP_CONV2D, 128, true, CONV_BY_STRIP},         {OP_CONV2D, 128, false, CONV_BY_THIN},
+        {OP_CONV2D, 32, true, CONV_BY_THIN},           {OP_CONV2D_D_SRC, 128, true, CONV_BY_STRIP},
+        {OP_CONV2D_D_SRC, 128, false, CONV_BY_THIN},   {OP_CONV2D_D_SRC, 32, true, CONV_BY_THIN},
+        {OP_CONV2D_D_WEIGHTS, 128, true, CONV_BY_THIN}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct one_step s;
-        step_init(&s, &cases[i].wish);
+        step_init(&s, cases[i].op, cases[i].n, 32, cases[i].strips);
         assert_int_equal(s.step.conv->way, cases[i].way);
         assert_null(s.step.conv->plan);
-        step_fini(&s);
+        hand_program_fini(&s.hand);
     }
 }
 
@@ -304,15 +270,15 @@ static void test_strips_need_no_plan(void **state)
         const bool is_gradient = ops[i] == OP_CONV2D_D_WEIGHTS;
         struct one_step strip;
         struct one_step thin;
-        step_init(&strip, &(struct step_case){ops[i], 128, 64, .strips = true});
-        step_init(&thin, &(struct step_case){ops[i], 128, 32, .strips = false});
+        step_init(&strip, ops[i], 128, 64, true);
+        step_init(&thin, ops[i], 128, 32, false);
         assert_int_equal(strip.step.conv->way, CONV_BY_STRIP);
         assert_null(strip.step.conv->plan);
         assert_int_equal(strip.step.conv->grad_type == CUDA_BF16, is_gradient);
         assert_int_equal(strip.step.scratch_bytes > 0, is_gradient);
         assert_true(strip.step.run != thin.step.run);
-        step_fini(&thin);
-        step_fini(&strip);
+        hand_program_fini(&thin.hand);
+        hand_program_fini(&strip.hand);
     }
 }
 
@@ -321,13 +287,13 @@ static void test_gradients_of_weights_have_their_scratch(void **state)
 {
     (void)state;
     struct one_step s;
-    step_init(&s, &(struct step_case){OP_CONV2D_D_WEIGHTS, 128, 64, .strips = true});
+    step_init(&s, OP_CONV2D_D_WEIGHTS, 128, 64, true);
     const struct cuda_conv *conv = s.step.conv;
     const int splits = cuda_strip_splits(&conv->shape);
     assert_int_equal(cuda_conv_raw_bytes(conv), 64 * 9 * 64 * 2);
     assert_int_equal(s.step.scratch_bytes,
                      cuda_conv_raw_bytes(conv) + cuda_strip_grad_scratch(&conv->shape, splits));
-    step_fini(&s);
+    hand_program_fini(&s.hand);
 }
 
 /* ---- the rule ------------------------------------------------------------------------------------------ */
