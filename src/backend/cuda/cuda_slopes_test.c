@@ -6,6 +6,7 @@
 
 #include "support/bf16.h"
 #include "support/cuda/conv_arrays.h"
+#include "support/cuda/thin_tiles.h"
 #include "support/tensor_check.h"
 #include "support/test_ctx.h"
 
@@ -421,18 +422,12 @@ static void test_what_reaches_batch_norm(void **state)
     assert_true(n_kernels >= 10);
 }
 
-/* A part for each box, or as many as the rule gives at most; and seven boxes to a part. */
-static void try_parts(const struct conv_layer *layer, const struct cuda_thin_tile *tile)
+static void try_slope(const struct conv_layer *layer, const struct cuda_thin_tile *tile, int parts)
 {
-    const struct cuda_conv_shape shape = conv_layer_shape(layer);
-    const int boxes = cuda_thin_boxes(&shape, true, tile);
-    const int parts[] = {boxes < 256 ? boxes : 256, (boxes + 6) / 7};
-    for (int i = 0; i < 2; i++) {
-        struct trial t;
-        trial_init(&t, layer, tile, parts[i]);
-        try_kinds(&t);
-        trial_fini(&t);
-    }
+    struct trial t;
+    trial_init(&t, layer, tile, parts);
+    try_kinds(&t);
+    trial_fini(&t);
 }
 
 /* Images and batches that fill no box, channels that fill no slice or several. */
@@ -443,25 +438,9 @@ static void test_what_reaches_batch_norm_from_every_thin_tile(void **state)
         {3, 17, 15, 16, 16, 3, 1}, {17, 8, 8, 32, 48, 3, 1}, {9, 9, 11, 48, 16, 3, 1},
         {35, 5, 7, 64, 64, 3, 1},  {11, 8, 9, 80, 32, 3, 1},
     };
-    enum { SHARED = 99 << 10, TILES = 3 * 4 * 3, N = sizeof layers / sizeof *layers };
-    int n_tiles = 0;
     if (!backend_is_usable(&cuda_backend))
         skip();
-    for (int i = 0; i < N * TILES; i++) {
-        const struct conv_layer *layer = &layers[i / TILES];
-        const struct cuda_conv_shape shape = conv_layer_shape(layer);
-        const struct cuda_thin_tile tile = {.rows = 1 << i % 3,
-                                            .warps = 1 << i / 3 % 4,
-                                            .columns = 16 << i / 12 % 3,
-                                            .chunk = 32,
-                                            .stages = 2};
-        const size_t shared = cuda_thin_shared(&shape, true, false, &tile);
-        if (shared == 0 || shared > SHARED)
-            continue;
-        try_parts(layer, &tile);
-        n_tiles++;
-    }
-    assert_true(n_tiles >= 120);
+    assert_true(try_thin_tiles(layers, sizeof layers / sizeof *layers, true, try_slope) >= 120);
 }
 
 /* What networks have in training, as the rule cuts it up. */
@@ -479,7 +458,7 @@ static void test_what_reaches_batch_norm_from_thin_tiles_of_the_rule(void **stat
         const struct cuda_conv_shape shape = conv_layer_shape(&layer);
         const struct cuda_thin_tile tile = cuda_thin_tile_of(&shape, true, 99 << 10);
         n_tiles += cuda_thin_boxes(&shape, true, &tile) > 0;
-        try_parts(&layer, &tile);
+        try_thin_parts(&layer, true, &tile, try_slope);
     }
     assert_int_equal(n_tiles, 2 * 3);
 }

@@ -6,6 +6,7 @@
 
 #include "support/cuda/conv_arrays.h"
 #include "support/cuda/hand_program.h"
+#include "support/cuda/thin_tiles.h"
 #include "support/tensor_check.h"
 #include "support/test_ctx.h"
 #include "support/test_net.h"
@@ -276,17 +277,11 @@ static void test_sums_are_those_of_the_result(void **state)
     assert_true(n_kernels >= 10);
 }
 
-/* A part for each box, or as many as the rule gives at most; and seven boxes to a part. */
-static void try_parts(const struct conv_layer *layer, const struct cuda_thin_tile *tile)
+static void try_sums(const struct conv_layer *layer, const struct cuda_thin_tile *tile, int parts)
 {
-    const struct cuda_conv_shape shape = conv_layer_shape(layer);
-    const int boxes = cuda_thin_boxes(&shape, false, tile);
-    const int parts[] = {boxes < 256 ? boxes : 256, (boxes + 6) / 7};
-    for (int i = 0; i < 2; i++) {
-        struct trial t;
-        trial_init(&t, layer, tile, parts[i]);
-        check_trial(&t);
-    }
+    struct trial t;
+    trial_init(&t, layer, tile, parts);
+    check_trial(&t);
 }
 
 /* Images that fill no box, batches that fill none, channels that fill no slice or several, strides. */
@@ -301,25 +296,9 @@ enum { N_THIN_LAYERS = sizeof THIN_LAYERS / sizeof *THIN_LAYERS };
 static void test_sums_of_every_thin_tile(void **state)
 {
     (void)state;
-    enum { SHARED = 99 << 10, TILES = 3 * 4 * 3 };
-    int n_tiles = 0;
     if (!backend_is_usable(&cuda_backend))
         skip();
-    for (int i = 0; i < N_THIN_LAYERS * TILES; i++) {
-        const struct conv_layer *layer = &THIN_LAYERS[i / TILES];
-        const struct cuda_conv_shape shape = conv_layer_shape(layer);
-        const struct cuda_thin_tile tile = {.rows = 1 << i % 3,
-                                            .warps = 1 << i / 3 % 4,
-                                            .columns = 16 << i / 12 % 3,
-                                            .chunk = 32,
-                                            .stages = 2};
-        const size_t shared = cuda_thin_shared(&shape, false, false, &tile);
-        if (shared == 0 || shared > SHARED)
-            continue;
-        try_parts(layer, &tile);
-        n_tiles++;
-    }
-    assert_true(n_tiles >= 300);
+    assert_true(try_thin_tiles(THIN_LAYERS, N_THIN_LAYERS, false, try_sums) >= 300);
 }
 
 /* What networks have in training, as the rule cuts it up. */
@@ -338,7 +317,7 @@ static void test_sums_of_thin_tiles_of_the_rule(void **state)
         const struct cuda_conv_shape shape = conv_layer_shape(&layer);
         const struct cuda_thin_tile tile = cuda_thin_tile_of(&shape, false, 99 << 10);
         n_tiles += cuda_thin_boxes(&shape, false, &tile) > 0;
-        try_parts(&layer, &tile);
+        try_thin_parts(&layer, false, &tile, try_sums);
     }
     assert_int_equal(n_tiles, 3 * 3 * 2);
 }
