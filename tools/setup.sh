@@ -35,6 +35,10 @@ has_torch() { # Debian's, for the golden files; a user's own is no substitute
     /usr/bin/python3 -c 'import numpy, torch' >/dev/null 2>&1
 }
 
+has_browser() {
+    python3 "$(dirname "$0")/../tests/support/chromium.py"
+}
+
 # Package and the test that tells whether it is needed.
 required=(
     "build-essential:command -v cc && command -v make && command -v nm && includes stdio.h"
@@ -52,7 +56,6 @@ required=(
     "nettle-dev:includes nettle/sha2.h"
     "clang:command -v clang"
     "libclang-rt-dev:has_fuzzer"
-    "clang-format-14:command -v clang-format-14"
     "python3:command -v python3"
     "python3-pip:python3 -m pip --version"
     "python3-venv:python3 -c 'import ensurepip, venv'"
@@ -63,10 +66,11 @@ if [ "${1:-}" = demo ]; then
 fi
 # Without these something is skipped, and the one who skips it says so.
 optional=(
+    "clang-format-14:command -v clang-format-14"
     "python3-numpy:has_torch"
     "python3-torch:has_torch"
     "python3-pil:/usr/bin/python3 -c 'import PIL'"
-    "chromium:command -v chromium || command -v chromium-browser || command -v google-chrome"
+    "chromium:has_browser"
     "zsh:command -v zsh"
     "mandoc:command -v mandoc"
     "man-db:command -v man && command -v groff"
@@ -115,8 +119,8 @@ export DEBIAN_FRONTEND=noninteractive
 # Package lists may be absent or old. Without a network the install below tells what is wrong.
 "${sudo[@]}" apt-get update -qq || echo "setup: apt-get update failed; trying with what is there"
 
-exists() {
-    apt-cache show "$1" >/dev/null 2>&1
+exists() { # and is more than a name that another package goes by
+    [ -n "$(apt-cache show "$1" 2>/dev/null)" ]
 }
 wanted=()
 for package in "${missing[@]}"; do

@@ -108,7 +108,6 @@ done
 expect_code 0 "a run" "$DER" train "${tiny[@]}" --set step_classes=1 --out run
 expect_code 0 "a quiet run" "$DER" train "${tiny[@]}" --set step_classes=1 --quiet
 check "tells nothing but results" test ! -s err -a -s out
-export TERM=xterm
 check "training on a terminal" on_terminal "$DER" train "${tiny[@]}"
 check "shows progress in a line that is rewritten" grep -q $'\r.*epoch 1/1.*\033\[K' terminal
 check "quiet training on a terminal" on_terminal "$DER" train "${tiny[@]}" --quiet

@@ -7,8 +7,7 @@ if ! command -v python3 >/dev/null; then
     skip "the page in a browser" "no python3"
     done_testing
 fi
-if ! python3 -c 'import sys; sys.path.insert(0, sys.argv[1]); import chromium; sys.exit(not chromium.find())' \
-    "$root/tests/support"; then
+if ! python3 "$root/tests/support/chromium.py"; then
     skip "the page in a browser" "no chromium"
     done_testing
 fi

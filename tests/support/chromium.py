@@ -3,6 +3,8 @@
     with Browser() as browser:
         page = browser.open("file:///tmp/report.html")
         page.value("document.title")
+
+Run as a program it fails where there is no browser that works.
 """
 import base64
 import json
@@ -10,6 +12,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -17,9 +20,17 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 TIMEOUT = 60
 
 
+def works(path):
+    """Ubuntu's chromium-browser, for one, only says how to install the real one."""
+    try:
+        return subprocess.run([path, "--version"], capture_output=True, timeout=TIMEOUT).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
 def find():
     """The program, or None."""
-    return next((path for path in map(shutil.which, NAMES) if path), None)
+    return next((path for path in map(shutil.which, NAMES) if path and works(path)), None)
 
 
 class Browser:
@@ -183,3 +194,7 @@ class Page:
         sheet = self.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True, paperWidth=8.27, paperHeight=11.69)
         with open(path, "wb") as file:
             file.write(base64.b64decode(sheet["data"]))
+
+
+if __name__ == "__main__":
+    sys.exit(not find())

@@ -8,6 +8,7 @@
 # shellcheck shell=bash
 set -u
 export DER_CACHE_DIR= # tests leave the folder of the user alone
+export TERM=xterm     # whatever they are run from
 test_dir=$(cd "$(dirname "$0")" && pwd)
 # shellcheck disable=SC2034 # for the scripts
 root=$(cd "$test_dir/../.." && pwd)
