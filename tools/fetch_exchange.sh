@@ -5,7 +5,10 @@
 # Does nothing when DIR holds it already.
 set -euo pipefail
 dir=${1:?usage: fetch_exchange.sh DIR}
-packages=(onnx onnxruntime tensorboard safetensors 'numpy<2') # Debian's torch wants numpy 1
+packages=(onnx onnxruntime tensorboard safetensors)
+if /usr/bin/python3 -c 'import numpy, sys; sys.exit(numpy.__version__[:2] != "1.")' 2>/dev/null; then
+    packages+=('numpy<2') # Debian 12's torch wants numpy 1
+fi
 stamp=$dir/.packages
 
 if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "${packages[*]}" ]; then

@@ -339,7 +339,7 @@ static enum der_status resize_region(const struct augment_spec *spec,
                                      const struct augment_source *source, struct resample *work,
                                      struct image_view *out)
 {
-    double scale = (double)source->scale / FULL_SCALE;
+    double scale = (double)source->scale / (double)FULL_SCALE;
     double left = region->x * scale - source->x;
     double top = region->y * scale - source->y;
     double right = fmin((region->x + region->width) * scale - source->x, source->image.width);

@@ -8,7 +8,7 @@
 enum { PAD_SHARE = 8, LEVELS = 256 };
 
 static const double SMALLEST_STD =
-    1.0 / LEVELS; /* a set of equal pixels still divides by something */
+    1.0 / (double)LEVELS; /* a set of equal pixels still divides by something */
 
 /* The levels of one channel of an image, which may have another number of channels than its set. */
 static void count_levels(const struct image_view *image, int channels, int channel,

@@ -280,8 +280,8 @@ static enum der_status add_normalisation(struct onnx_graph *graph, const struct 
     float mean[AUGMENT_CHANNELS_MAX];
     float std[AUGMENT_CHANNELS_MAX];
     for (int c = 0; c < input->channels; c++) {
-        mean[c] = (float)(WHITE * (double)input->mean[c]);
-        std[c] = (float)(WHITE * (double)input->std[c]);
+        mean[c] = (float)((double)WHITE * (double)input->mean[c]);
+        std[c] = (float)((double)WHITE * (double)input->std[c]);
     }
     TRY(add_given(graph, "input.mean", shape, mean));
     TRY(add_given(graph, "input.std", shape, std));

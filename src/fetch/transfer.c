@@ -385,11 +385,12 @@ static enum outcome judge(struct transfer *t, CURLcode code)
 static bool pause_before(struct transfer *t, int attempt)
 {
     static const struct timespec instant = {.tv_nsec = 50 * 1000 * 1000};
+    const double most = PAUSE_MAX_SECONDS;
     double seconds = t->request->pause_seconds;
-    for (int i = 1; i < attempt && seconds < PAUSE_MAX_SECONDS; i++)
+    for (int i = 1; i < attempt && seconds < most; i++)
         seconds *= 2.0;
-    if (seconds > PAUSE_MAX_SECONDS)
-        seconds = PAUSE_MAX_SECONDS;
+    if (seconds > most)
+        seconds = most;
     double end = clock_seconds() + seconds;
     t->has_begun = false; /* no rate while waiting */
     do {

@@ -98,7 +98,7 @@ static enum der_status reduce(struct reader *r, const struct intake_size *size,
     *out = *image;
     if (image->height == height && image->width == width)
         return DER_OK;
-    double scale = (double)picture->scale / IMAGE_SCALE_FULL;
+    double scale = (double)picture->scale / (double)IMAGE_SCALE_FULL;
     struct resample_axis across = {.end = picture->width * scale, .size = width, .count = width};
     struct resample_axis down = {.end = picture->height * scale, .size = height, .count = height};
     return resample_apply(&r->tools.work, image, &across, &down, out);

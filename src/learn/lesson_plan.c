@@ -205,7 +205,7 @@ static double default_lr(int batch)
 {
     if (batch > SMALL_BATCH)
         return LR_LARGE;
-    return LR_SMALL * fmin(1.0, (double)batch / BATCH_LEAST);
+    return LR_SMALL * fmin(1.0, (double)batch / (double)BATCH_LEAST);
 }
 
 enum der_status lesson_plan_training(const struct pupil *pupil, int64_t n_images,
