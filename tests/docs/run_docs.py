@@ -165,6 +165,7 @@ class Reader:
             self.stand_in(path)
         self.notes.write_text("")
         text = command.replace("/opt/der", str(self.folder / "opt"))
+        text = text.replace("/usr/share/datasets", self.variables["DER_DOCS_DATA"])  # a package that need not be there
         script = f". {self.environment}\n{text}\nstatus=$?\ndeclare -p | grep -v '^declare -[a-z]*r' >{self.environment}\n" \
                  f"echo \"cd '$PWD'\" >>{self.environment}\nexit $status\n"
         with subprocess.Popen(["bash", "-c", script], cwd=self.home, env=self.variables, stdin=subprocess.DEVNULL,
