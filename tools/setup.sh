@@ -1,6 +1,6 @@
 #!/bin/bash
 # setup.sh [demo]: installs what building and testing need, or what the demonstration needs, and what
-# is not there yet (Debian 12, Ubuntu 24.04).
+# is not there yet (Debian 12 and 13, Ubuntu 24.04).
 #
 # Each package is probed by what it is wanted for, so a tool from elsewhere will do. With
 # DER_NO_INSTALL=1 the missing packages are named and the script stops with status 1.
