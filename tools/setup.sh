@@ -67,7 +67,7 @@ fi
 # Without these something is skipped, and the one who skips it says so.
 optional=(
     "clang-format-14:command -v clang-format-14"
-    "python3-numpy:has_torch"
+    "python3-numpy:/usr/bin/python3 -c 'import numpy'"
     "python3-torch:has_torch"
     "python3-pil:/usr/bin/python3 -c 'import PIL'"
     "chromium:has_browser"
