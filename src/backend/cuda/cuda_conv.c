@@ -288,7 +288,7 @@ static enum der_status run_thin(struct cuda_program *p, const struct cuda_step *
 }
 
 /* The gradient of batch norm whose sums a gradient of data leaves. */
-static struct cuda_bn_grad slope_of(const struct cuda_program *p, const struct cuda_conv *conv)
+static struct cuda_bn_grad summed_norm(const struct cuda_program *p, const struct cuda_conv *conv)
 {
     struct cuda_bn_grad bn = cuda_bn_grad_of(p, conv->norm);
     if (conv->norm->is_plain)
@@ -311,7 +311,7 @@ static enum der_status run_thin_d_src(struct cuda_program *p, const struct cuda_
             p->base.be->ctx,
             cuda_thin_d_src(shape, &tile, p->values[at.src].data, d_dst, weights, stream),
             "the gradient of a thin layer");
-    const struct cuda_bn_grad bn = slope_of(p, conv);
+    const struct cuda_bn_grad bn = summed_norm(p, conv);
     return cuda_check(p->base.be->ctx,
                       cuda_thin_d_src_summed(shape, &tile, d_dst, weights, &bn, stream),
                       "the gradient of a thin layer behind batch norm");
@@ -357,7 +357,7 @@ static enum der_status run_strip_d_src(struct cuda_program *p, const struct cuda
             p->base.be->ctx,
             cuda_strip_d_src(&conv->shape, p->values[at.src].data, d_dst, weights, stream),
             "the gradient of small images");
-    const struct cuda_bn_grad bn = slope_of(p, conv);
+    const struct cuda_bn_grad bn = summed_norm(p, conv);
     return cuda_check(p->base.be->ctx,
                       cuda_strip_d_src_summed(&conv->shape, d_dst, weights, &bn, stream),
                       "the gradient of small images behind batch norm");

@@ -67,6 +67,7 @@ struct cuda_sheet_tile cuda_sheet_tile_of(const struct cuda_conv_shape *s)
 
 /* ---- which ----------------------------------------------------------------------------------------------- */
 
+/* Of 16x16 the few channels of thin networks, with which the modified ResNet-32 is 6 % faster. */
 bool cuda_sheet_leaves_to_thin(const struct cuda_conv_shape *s)
 {
     enum { THIN = 32 };

@@ -463,6 +463,19 @@ static void test_what_reaches_batch_norm_from_thin_tiles_of_the_rule(void **stat
     assert_int_equal(n_tiles, 2 * 3);
 }
 
+/* One that could be launched, if there were more room than for a few numbers. */
+static struct cuda_bn_grad launchable(const struct cuda_conv_shape *s, void *room, int parts)
+{
+    const struct cuda_rows rows = {.data = room,
+                                   .rows = s->n * s->h * s->w,
+                                   .cols = s->c,
+                                   .stored = s->c,
+                                   .pitch = s->c,
+                                   .type = CUDA_BF16};
+    return (struct cuda_bn_grad){
+        .d_dst = rows, .src = rows, .training = true, .scratch = room, .summed = parts};
+}
+
 /* Such launches fail; they do not begin. */
 static void test_what_cannot_be_summed_is_an_error(void **state)
 {
@@ -471,14 +484,8 @@ static void test_what_cannot_be_summed_is_an_error(void **state)
         .n = 64, .h = 32, .w = 32, .c = 64, .k = 64, .kernel = 3, .stride = 1};
     const struct cuda_conv_shape s = conv_layer_shape(&layer);
     _Alignas(16) float room[4] = {0};
-    const struct cuda_rows rows = {.data = room,
-                                   .rows = s.n * s.h * s.w,
-                                   .cols = s.c,
-                                   .stored = s.c,
-                                   .pitch = s.c,
-                                   .type = CUDA_BF16};
-    const struct cuda_bn_grad fine = {
-        .d_dst = rows, .src = rows, .training = true, .scratch = room, .summed = 64};
+    const struct cuda_bn_grad fine = launchable(&s, room, 64);
+    const struct cuda_rows rows = fine.src;
     struct cuda_bn_grad bn = fine;
     assert_true(cuda_strip_sums(&s, true));
     bn.scratch = NULL;
@@ -513,14 +520,8 @@ static void test_what_thin_kernels_cannot_sum_is_an_error(void **state)
     const struct cuda_conv_shape s = conv_layer_shape(&layer);
     struct cuda_thin_tile tile = {.rows = 2, .warps = 4, .columns = 32, .chunk = 32, .stages = 1};
     _Alignas(16) float room[4] = {0};
-    const struct cuda_rows rows = {.data = room,
-                                   .rows = s.n * s.h * s.w,
-                                   .cols = s.c,
-                                   .stored = s.c,
-                                   .pitch = s.c,
-                                   .type = CUDA_BF16};
-    const struct cuda_bn_grad fine = {
-        .d_dst = rows, .src = rows, .training = true, .scratch = room, .summed = 4};
+    const struct cuda_bn_grad fine = launchable(&s, room, 4);
+    const struct cuda_rows rows = fine.src;
     struct cuda_bn_grad bad[5] = {fine, fine, fine, fine, fine};
     assert_int_equal(cuda_thin_boxes(&s, true, &tile), 4);
     bad[0].summed = 5;
