@@ -1,6 +1,7 @@
 #!/bin/bash
 # screenshots.sh DIR RUN...: the page of some runs as pictures, made by headless Chromium: DIR/light.png, dark.png,
-# print.png (as it looks on paper, in one piece), print.pdf, and top.png, what docs/report.png is: its beginning.
+# print.png (as it looks on paper, in one piece), print.pdf, and top.png, its beginning (HEIGHT=620 lines of it), what
+# docs/report.png and docs/figure1.png are.
 #
 #   tools/screenshots.sh build/shots build/demo/*        after `make demo`
 set -euo pipefail
@@ -13,7 +14,7 @@ dir=$1
 shift
 mkdir -p "$dir"
 "${DER:-$root/build/der}" report "$@" -o "$dir/page.html" --title "${TITLE:-Ten classes in five steps}" --quiet
-python3 - "$root/tests/support" "$dir" <<'END'
+python3 - "$root/tests/support" "$dir" "${HEIGHT:-620}" <<'END'
 import os
 import sys
 
@@ -32,6 +33,6 @@ with chromium.Browser() as browser:
             page.pdf(f"{folder}/print.pdf")
         page.close()
     page = browser.open(f"file://{folder}/page.html", width=1120)
-    page.screenshot(f"{folder}/top.png", 0, 620)
+    page.screenshot(f"{folder}/top.png", 0, int(sys.argv[3]))
 print(f"{folder}: light.png dark.png print.png print.pdf top.png")
 END

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """check_page.py PAGE KIND RUN...: opens a page in headless Chromium and compares it with its runs.
 
-KIND is run (one), runs (several), demo (several, of which nothing more was measured), names (classes called like HTML)
-or follow (a page that is being rewritten; RUN is
-the command that finishes the run). Prints "pass NAME" or "fail NAME: why", one a line.
+KIND is run (one), runs (several), demo (several, of which nothing more was measured), names (classes called like HTML),
+labels (RUN is what a run should be called) or follow (a page that is being rewritten; the second RUN is the command that
+finishes the run). Prints "pass NAME" or "fail NAME: why", one a line.
 """
 import json
 import math
@@ -215,6 +215,15 @@ def check_names(page, run):
     report("so is the title", title == page.value("document.title") == '<script>hacked=1</script> & "more"', title)
 
 
+def check_labels(page, wanted):
+    keys = page.value("[...document.querySelectorAll('.bar .keys button')].map(b => b.textContent.trim())")
+    report("runs are called by what tells them apart", keys == wanted, f"{keys} not {wanted}")
+    ends = page.value("[...document.querySelectorAll('[data-chart=accuracy] text')].map(t => t.textContent)")
+    report("so are their lines", set(wanted) <= set(ends), f"{wanted} not among {ends}")
+    names = page.value("[...document.querySelectorAll('[data-table=steps] summary')].map(s => s.textContent.trim())")
+    report("tables have their whole names", all(w in n and w != n for w, n in zip(wanted, names)), names)
+
+
 def check_follow(page, run, command):
     count = "document.querySelectorAll('[data-chart=accuracy] .mark').length"
     before = page.value(count)
@@ -239,6 +248,8 @@ def main():
         wall = page.seconds
         if kind == "follow":
             check_follow(page, runs[0], runs[1])
+        elif kind == "labels":
+            check_labels(page, runs)
         else:
             check_load(browser, page, path, wall)
             check_marks(page, ONE + (["representation"] if kind != "demo" else []))
@@ -254,7 +265,7 @@ def main():
             check_toggles(page, "[data-chart=losses] .keys button", "[data-chart=losses] .mark-line")
         if kind == "names":
             check_names(page, runs[0])
-        if kind != "follow":
+        if kind not in ("follow", "labels"):
             check_looks(page, os.path.dirname(os.path.abspath(path)))
         report("the console stays empty", page.complaints == [], page.complaints)
 

@@ -26,6 +26,16 @@ make_run five-5 --set lambda_a=0.5 --set prune=false --until 3
 expect_code 0 "a page of five runs" "$DER" report five-* -o five.html
 check_page "five runs" five.html runs five-1 five-2 five-3 five-4 five-5
 
+for name in lambda_s=0.25.order1 lambda_s=0.5.order1 order1 order2; do
+    make_run "preset.der.$name"
+done
+expect_code 0 "a page of a sweep" "$DER" report preset.der.lambda* preset.der.order1 -o sweep.html
+check_page "sweep" sweep.html labels der.lambda_s=0.25 der.lambda_s=0.5 der
+expect_code 0 "a page of two values" "$DER" report preset.der.lambda* -o values.html
+check_page "two values" values.html labels lambda_s=0.25 lambda_s=0.5
+expect_code 0 "a page of two orders" "$DER" report preset.der.order* -o orders.html
+check_page "two orders" orders.html labels order1 order2
+
 make_run big --classes 1000 --steps 50 --epochs 170
 expect_code 0 "a page of a huge run" "$DER" report big -o big.html
 check_page "huge run" big.html run big

@@ -48,6 +48,20 @@ const digits = (v) => (isNumber(v) ? String(Number(v.toPrecision(4))) : DASH);
 const meanAndStd = (s, format) =>
   !s || !isNumber(s.mean) ? DASH : isNumber(s.std) ? `${format(s.mean)} ± ${format(s.std)}` : format(s.mean);
 
+// ---- names ----
+// What tells runs apart: their names without the words at either end that all of them share. Everybody keeps a word.
+function labelsOf(names) {
+  const words = names.map((name) => name.split(/\.(?!\d)/)); // not within lambda_s=0.5
+  const room = Math.min(...words.map((w) => w.length)) - 1;
+  const areSame = (i) => words.every((w) => w.at(i) === words[0].at(i));
+  let tail = 0;
+  while (tail < room && areSame(-1 - tail)) tail++;
+  let head = 0;
+  while (head + tail < room && areSame(head)) head++;
+  return words.map((w) => w.slice(head, w.length - tail).join("."));
+}
+labelsOf(D.runs.map((run) => run.name)).forEach((label, i) => { D.runs[i].label = D.runs.length > 1 ? label : D.runs[i].name; });
+
 // ---- what was switched stays so when the page is loaded again ----
 const KEY = "der-report:" + location.pathname;
 const memory = (() => {

@@ -37,9 +37,9 @@ function accuracyFigure(shown) {
       return points.length ? [{ id: "paper:" + p.name, label: name, colour: "var(--paper)", class: "paper", bare: true, points, end: "paper: " + p.label }] : [];
     });
     const series = runs.map((run) => ({
-      id: "run:" + D.runs.indexOf(run), label: run.name, colour: runColour(run), shape: D.runs.indexOf(run),
+      id: "run:" + D.runs.indexOf(run), label: run.label, colour: runColour(run), shape: D.runs.indexOf(run),
       points: run.steps.map((s) => [s.step, s.top1, percent(s.top1)]), size: run.steps.length > 25 ? 2.6 : 4,
-      end: runs.length <= 8 ? cut(run.name, 20) : null,
+      end: runs.length <= 8 ? cut(run.label, 20) : null,
     }));
     lineChart(host, width, {
       label: "Accuracy after every step", height: 360,
@@ -66,9 +66,9 @@ function parametersFigure(shown) {
       const i = D.runs.indexOf(run);
       const trail = run.steps.map((s) => [s.params, s.top1]);
       return [
-        { id: "trail:" + i, label: run.name, colour: runColour(run), class: "trail", bare: true, silent: true, points: trail },
-        { id: "run:" + i, label: run.name, colour: runColour(run), shape: i, size: 5.5, pointsOnly: true,
-          points: [[paramsOf(run), averageOf(run), `${percent(averageOf(run))} at ${short(paramsOf(run))}`, "Mean over the steps"]], end: runs.length <= 5 ? cut(run.name, 16) : null },
+        { id: "trail:" + i, label: run.label, colour: runColour(run), class: "trail", bare: true, silent: true, points: trail },
+        { id: "run:" + i, label: run.label, colour: runColour(run), shape: i, size: 5.5, pointsOnly: true,
+          points: [[paramsOf(run), averageOf(run), `${percent(averageOf(run))} at ${short(paramsOf(run))}`, "Mean over the steps"]], end: runs.length <= 5 ? cut(run.label, 16) : null },
       ];
     });
     const paper = paperRows(runs).filter((p) => isNumber(p.params) && isNumber(p.average)).map((p) => ({
@@ -90,7 +90,7 @@ function parametersFigure(shown) {
 function repeatsTable() {
   const label = (row) => {
     const runs = row.runs.map((i) => D.runs[i]);
-    return runs.length === 1 ? runs[0].name : `${runs[0].preset}, ${settingOf(runs[0], "method")}: ${runs.map((r) => r.name).join(", ")}`;
+    return runs.length === 1 ? runs[0].label : `${runs[0].preset}, ${settingOf(runs[0], "method")}: ${runs.map((r) => r.label).join(", ")}`;
   };
   const any = (key) => D.repeats.some((r) => isNumber(r[key].mean));
   const columns = [["avg_top1", "average top-1", percent], ["last_top1", "last top-1", percent], ["avg_top5", "average top-5", percent],
@@ -109,7 +109,7 @@ function repeatsTable() {
 }
 
 function settingsTable() {
-  const named = (rows) => dataTable(["Setting", ...D.runs.map((r) => ({ nodes: r.name }))],
+  const named = (rows) => dataTable(["Setting", ...D.runs.map((r) => ({ nodes: r.label }))],
     rows.map((s) => [{ nodes: el("span", { title: s.help }, s.key) }, ...s.values.map((v) => ({ cls: "wrap", nodes: v }))]));
   const differ = D.settings.filter((s) => s.differs);
   const section = el("section", { "data-table": "settings" });

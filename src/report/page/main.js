@@ -37,7 +37,7 @@ function build() {
     el("h1", {}, D.title, one && !one.done ? el("span", { class: "state" }, progressOf(one)) : null), el("p", { class: "about" }, about())));
   if (one) page.append(facts(one) || "");
   else
-    page.append(el("div", { class: "bar" }, keys(D.runs.map((run, i) => ({ id: `run:${i}`, label: run.name + (run.done ? "" : " · " + progressOf(run).split(",")[0]), title: `${run.path}: ${progressOf(run)}`, sign: runSign(run) })), hidden, () => {
+    page.append(el("div", { class: "bar" }, keys(D.runs.map((run, i) => ({ id: `run:${i}`, label: run.label + (run.done ? "" : " · " + progressOf(run).split(",")[0]), title: `${run.path}: ${progressOf(run)}`, sign: runSign(run) })), hidden, () => {
       remember("hidden", [...hidden]);
       charts.forEach((c) => c.redraw());
     })));
@@ -47,7 +47,7 @@ function build() {
   let chosen = Math.min(memory.run || 0, D.runs.length - 1);
   const fillInside = () => inside.replaceChildren(...insideRun(D.runs[chosen]));
   const section = el("section", {}, el("h2", {}, one ? "Inside the run" : "Inside one run"));
-  if (!one) section.append(choice("Run to look into", D.runs.map((r) => r.name), chosen, (i) => { chosen = i; remember("run", i); fillInside(); }));
+  if (!one) section.append(choice("Run to look into", D.runs.map((r) => r.label), chosen, (i) => { chosen = i; remember("run", i); fillInside(); }));
   section.append(inside);
   page.append(section);
   fillInside();
