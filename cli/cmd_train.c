@@ -20,8 +20,8 @@ struct request {
     struct option_texts settings; /* "key=value" */
     const char *preset, *method, *order, *joint_steps, *target_params;
     double validation;
-    int threads;   /* 0: not given */
-    int precision; /* negative: not given */
+    int threads;               /* 0: not given */
+    int precision, bad_images; /* negative: not given */
     int seed, save_every;
     bool quiet;
     bool has_header; /* of the table of steps */
@@ -34,7 +34,7 @@ static const char *const measures[] = {"representation", "transfer", "latency", 
 static const char *const orders[] = {"1", "2", "3", "seed:", NULL};
 
 static const struct request defaults = {
-    .precision = -1, .seed = -1, .save_every = -1, .validation = -1.0};
+    .precision = -1, .bad_images = -1, .seed = -1, .save_every = -1, .validation = -1.0};
 
 static const struct option options[] = {
     {.name = "data",
@@ -86,7 +86,8 @@ static const struct option options[] = {
              "interruption; where "
              "there is no run yet, it begins. The run knows its settings, its data, its back end, "
              "precision and "
-             "number of threads; they may be left out, and what is given must be the same. Only "
+             "number of threads, what it measures, its last step and what it does with bad images; "
+             "they may be left out, and what is given must be the same. Only "
              "`--device` may be "
              "another: the run then goes on there, in f32 unless `--precision` says otherwise, and "
              "a warning tells "
@@ -158,7 +159,7 @@ static const struct option options[] = {
              "network; `latency`: milliseconds per image, pruned and unpruned.",
      .at = AT(train.measure)},
     CLASS_LIST_ROW(train.class_list),
-    BAD_IMAGES_ROW(train.bad_images, "stop"),
+    BAD_IMAGES_ROW(bad_images, "stop"),
     DEVICE_ROW(train.backend),
     PRECISION_ROW(precision),
     DETERMINISTIC_ROW(train.deterministic),
@@ -294,7 +295,7 @@ static enum exit_code start(struct request *f)
     return code;
 }
 
-/* A run that goes on computes as it was started, in what was not asked for otherwise. On another device its
+/* A run that goes on does as it was started, in what was not asked for otherwise. On another device its
  * precision may not exist, and the default is taken. */
 static void adopt(struct request *f, const struct der_run_start *begun)
 {
@@ -304,6 +305,12 @@ static void adopt(struct request *f, const struct der_run_start *begun)
     if (f->precision < 0 && !is_moved)
         f->train.precision = begun->precision;
     f->train.deterministic = f->train.deterministic || begun->deterministic;
+    if (f->train.max_steps == 0)
+        f->train.max_steps = begun->max_steps;
+    if (f->train.measure == 0)
+        f->train.measure = begun->measure;
+    if (f->bad_images < 0)
+        f->train.bad_images = begun->bad_images;
 }
 
 static enum exit_code recall(struct request *f)
@@ -330,6 +337,8 @@ static enum exit_code run(void *user)
         return fail(EXIT_USAGE, "--data is missing; see 'der help train'");
     if (f->precision >= 0)
         f->train.precision = (enum der_precision)f->precision;
+    if (f->bad_images >= 0)
+        f->train.bad_images = (enum der_bad_images)f->bad_images;
     enum exit_code code = f->train.resume ? recall(f) : EXIT_OK;
     if (code != EXIT_OK)
         return code;

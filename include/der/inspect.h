@@ -77,13 +77,16 @@ struct der_run_step {
     int64_t params; /* of the extractors */
 };
 
-/* How a run computes: what a context and the options of der_train need to go on with it. */
+/* What a run was started with: what a context and the options of der_train need to go on with it. */
 struct der_run_start {
     bool has_run;    /* false: there is none in the folder, and the rest is zero */
     char device[16]; /* name of the back end */
     enum der_precision precision;
     bool deterministic;
     int threads;
+    int max_steps;    /* 0: all */
+    unsigned measure; /* of enum der_measure */
+    enum der_bad_images bad_images;
 };
 
 /* Of the run in a folder, or where one is to begin. */

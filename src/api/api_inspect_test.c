@@ -156,6 +156,8 @@ static void test_a_run_tells_how_it_was_started(void **state)
     assert_int_equal(start.precision, DER_PRECISION_F32);
     assert_int_equal(start.threads, 1);
     assert_false(start.deterministic);
+    assert_int_equal(start.measure, 0);
+    assert_int_equal(start.bad_images, DER_BAD_IMAGES_STOP);
     replace_text(f, "\"f32\"", "\"f33\"");
     assert_int_equal(der_run_start(f->ctx, scratch_path(&f->scratch, "run"), &start), DER_FORMAT);
     assert_non_null(strstr(der_ctx_error(f->ctx), "must be f32, tf32 or bf16, not f33"));

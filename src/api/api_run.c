@@ -128,6 +128,7 @@ static enum der_status fill_start(struct der_ctx *ctx, const char *path,
                                   const struct run_record *record, struct der_run_start *out)
 {
     enum precision precision;
+    unsigned measure;
     if (!precision_from_name(record->precision, &precision))
         return ctx_fail(ctx, DER_FORMAT,
                         "%s/config.json: 'precision' must be f32, tf32 or bf16, not %s", path,
@@ -135,10 +136,19 @@ static enum der_status fill_start(struct der_ctx *ctx, const char *path,
     if (strlen(record->device) >= sizeof out->device)
         return ctx_fail(ctx, DER_FORMAT, "%s/config.json: there is no device '%s'", path,
                         record->device);
-    *out = (struct der_run_start){.has_run = true,
-                                  .precision = public_precision(precision),
-                                  .deterministic = record->deterministic,
-                                  .threads = record->threads};
+    if (!measures_from_names(record->measure, &measure))
+        return ctx_fail(ctx, DER_FORMAT, "%s/config.json: 'measure' cannot be '%s'", path,
+                        record->measure);
+    *out = (struct der_run_start){
+        .has_run = true,
+        .precision = public_precision(precision),
+        .deterministic = record->deterministic,
+        .threads = record->threads,
+        .max_steps = record->max_steps,
+        .measure = measure,
+        .bad_images =
+            strcmp(record->bad_images, "skip") == 0 ? DER_BAD_IMAGES_SKIP : DER_BAD_IMAGES_STOP,
+    };
     (void)snprintf(out->device, sizeof out->device, "%s", record->device);
     return DER_OK;
 }

@@ -38,16 +38,30 @@ bool precision_from_name(const char *name, enum precision *out)
     return false;
 }
 
+static const char *const MEASURES[] = {"representation", "transfer", "latency"};
+enum { N_MEASURES = sizeof MEASURES / sizeof MEASURES[0] };
+
 const char *measure_names(unsigned measure, char text[MEASURES_TEXT])
 {
-    static const char *const names[] = {"representation", "transfer", "latency"};
     int length = 0;
     text[0] = '\0';
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < N_MEASURES; i++)
         if (measure & 1u << i)
             length += snprintf(text + length, (size_t)(MEASURES_TEXT - length), "%s%s",
-                               length > 0 ? "," : "", names[i]);
+                               length > 0 ? "," : "", MEASURES[i]);
     return text;
+}
+
+bool measures_from_names(const char *names, unsigned *out)
+{
+    char text[MEASURES_TEXT];
+    for (unsigned measure = 0; measure < 1u << N_MEASURES; measure++) {
+        if (strcmp(names, measure_names(measure, text)) == 0) {
+            *out = measure;
+            return true;
+        }
+    }
+    return false;
 }
 
 static cJSON *class_names(const struct dataset *set, const struct class_order *order)

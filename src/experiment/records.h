@@ -49,6 +49,7 @@ const char *precision_name(enum precision precision);
 /* The other way; false when it is the name of none. */
 bool precision_from_name(const char *name, enum precision *out);
 const char *measure_names(unsigned measure, char text[MEASURES_TEXT]);
+bool measures_from_names(const char *names, unsigned *out);
 
 /* How a run goes on that was started on another device. */
 cJSON *record_moved(const struct experiment_options *options, int threads);

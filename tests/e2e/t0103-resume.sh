@@ -93,6 +93,18 @@ check "and recorded" grep -q '"event":"moved","device":"ref","precision":"f32","
 check "what it was started with stays" cmp there/config.json moved/config.json
 expect_code 0 "it can be looked at" "$DER" info moved
 
+# What else a run was asked for it knows as well.
+expect_code 0 "a run that measures more, of one step" "$DER" train "${tiny[@]}" --threads 1 --device cpu --out asked \
+    --measure representation --max-steps 1 --bad-images skip
+cp -r asked again
+rm again/{state,model,exemplars,predictions}.safetensors
+expect_code 2 "other ways with bad images are refused" "$DER" train --out again --resume --bad-images stop
+check "and named" one_line err "bad-images 'skip' .* 'stop'"
+expect_code 2 "less that is measured is refused" "$DER" train --out again --resume --measure latency
+check "and named" one_line err "measure 'representation' .* 'latency'"
+expect_code 0 "what is measured, the last step and bad images need not be repeated" "$DER" train --out again --resume
+check "and the run ends with the same bytes" same_run asked again
+
 # Ctrl-C.
 "$DER" train "${run_flags[@]}" --set epochs=500 --out long >/dev/null 2>err &
 pid=$!
