@@ -1,25 +1,27 @@
 #!/bin/bash
 # The paper's CIFAR-100 rows on a GPU, as far as the time goes; called again it goes on where it stopped.
 #
-#     bench/paper_runs.sh --data DIR --out DIR [--seconds N] [--der PROGRAM] [--list] [-- OPTIONS OF der]
+#     bench/paper_runs.sh --data DIR --out DIR [--seconds N] [--at-once N] [--der PROGRAM] [--list] [-- OPTIONS OF der]
 #
 # DIR of --data is CIFAR-100, DIR of --out the folder of all runs, beginning with those recorded in docs/results;
 # `der reproduce` shares them between tables, uses finished ones again and continues what was interrupted from its
-# last saved epoch. Rows are in the order of what they are worth and cost, first all with one class order. After N seconds (540) the run in progress is
-# asked to stop, and the script ends with 3; with 0 when every row is done. Tables of what there is lie in the folder
-# of the runs.
+# last saved epoch. Rows are in the order of what they are worth and cost, first all with one class order. After N seconds (540) the runs in progress are
+# asked to stop, and the script ends with 3; with 0 when every row is done, with 1 when some failed. Tables of what there is lie in the folder
+# of the runs. --at-once 3 has as many rows run side by side (1), which a GPU does in less time where a server of CUDA's
+# MPS is running (`nvidia-cuda-mps-control -d`).
 set -uo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
-data='' out='' seconds=540 list=false der=$here/build/cuda/der
+data='' out='' seconds=540 at_once=1 list=false der=$here/build/cuda/der
 while [ $# -gt 0 ]; do
     case $1 in
     --data) data=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     --seconds) seconds=$2; shift 2 ;;
+    --at-once) at_once=$2; shift 2 ;;
     --der) der=$2; shift 2 ;;
     --list) list=true; shift ;;
     --) shift; break ;;
-    *) sed -n '2,4p' "$0" >&2; exit 2 ;;
+    *) sed -n '4p' "$0" >&2; exit 2 ;;
     esac
 done
 
@@ -87,7 +89,7 @@ rows=(
     "T1:2,3:DER, 50 steps"
 )
 if [ -z "$data" ] || [ -z "$out" ]; then
-    sed -n '2,4p' "$0" >&2
+    sed -n '4p' "$0" >&2
     exit 2
 fi
 
@@ -110,6 +112,30 @@ done
 
 limit=()
 end=$(($(date +%s) + seconds))
+n_running=0 n_failed=0 is_late=false
+
+# One of those that run, and what came of it.
+wait_for_one() {
+    if ! wait -n; then
+        if [ "$(date +%s)" -ge $((end - 20)) ]; then
+            is_late=true
+        else
+            n_failed=$((n_failed + 1))
+        fi
+    fi
+    n_running=$((n_running - 1))
+}
+
+run_row() { # ENTRY OPTIONS...
+    local status
+    echo "== $1"
+    reproduce "$@" --quiet
+    status=$?
+    [ $status -eq 0 ] || [ "$(date +%s)" -ge $((end - 20)) ] ||
+        echo "paper_runs: '$1' ended with status $status; the next row is tried" >&2
+    return $status
+}
+
 for entry in "${rows[@]}"; do
     limit=()
     states=$(reproduce "$entry" --dry-run) || exit 1
@@ -119,14 +145,20 @@ for entry in "${rows[@]}"; do
         continue
     fi
     [ "$pending" -gt 0 ] || continue
+    [ $n_running -lt "$at_once" ] || wait_for_one
     left=$((end - $(date +%s)))
-    [ $left -gt 20 ] || exit 3
+    [ $left -gt 20 ] || is_late=true
+    $is_late && break
     limit=(timeout --signal=INT --kill-after=15 "$left")
-    echo "== $entry"
-    reproduce "$entry" --quiet "$@"
-    status=$?
-    [ $status -eq 0 ] && continue
-    [ $(($(date +%s))) -ge $((end - 20)) ] && exit 3
-    echo "paper_runs: '$entry' ended with status $status; the next row is tried" >&2
+    run_row "$entry" "$@" &
+    n_running=$((n_running + 1))
 done
+while [ $n_running -gt 0 ]; do
+    wait_for_one
+done
+$is_late && exit 3
+if [ $n_failed -gt 0 ]; then
+    echo "paper_runs: $n_failed rows failed" >&2
+    exit 1
+fi
 $list || echo "all rows are done"
