@@ -12,7 +12,10 @@ mkdir -p "$(dirname "$result")"
 echo "0 1 0 0" >"$result.count"
 
 export CMOCKA_MESSAGE_OUTPUT=TAP
-export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0:allocator_may_return_null=1}"
+# Crashes belong to the sanitizer, which shows where and ends the program. cmocka would go on with the next case, and
+# one that crashed between OpenMP's threads has left them in such a state that another may wait for them for ever.
+crashes=handle_segv=2:handle_sigbus=2:handle_sigill=2:handle_sigfpe=2
+export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0:allocator_may_return_null=1:$crashes}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
 start=$(date +%s.%N)
 "$@" >"$result.log" 2>&1 </dev/null

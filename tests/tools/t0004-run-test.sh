@@ -44,4 +44,10 @@ check "cmocka program compiles" cc program.c -o program -lcmocka
 expect_code 1 "cmocka program fails" "$run" "$PWD/result" ./program
 check "cmocka cases are counted" grep -Eqx "1 2 1 [0-9.]+" result.count
 
+# Under the address sanitizer a crash ends the program, with a word about the place.
+check "it compiles with the sanitizer" cc -fsanitize=address program.c -o program -lcmocka
+expect_code 1 "a crash under the sanitizer fails" "$run" "$PWD/result" ./program
+check "the sanitizer reports it" grep -q "AddressSanitizer: SEGV" result.log
+check "the other cases are counted" grep -Eqx "1 2 1 [0-9.]+" result.count
+
 done_testing
