@@ -119,6 +119,8 @@ const char *cpu_backend_describe(char *text, size_t size, int threads);
 /* cpu_threads.c: the OpenMP thread count for the calls between enter and leave. */
 int cpu_threads_enter(int threads);
 void cpu_threads_leave(int saved);
+/* Is the caller inside a parallel region, where OpenMP gives one thread however many are asked for? */
+bool cpu_threads_are_denied(int threads);
 
 /* cpu_denormals.c: between begin and end, denormal numbers are zeros on this thread and on those that OpenMP
  * would give it. modes, [threads], keeps what they had. */

@@ -154,6 +154,12 @@ static void unstage_weights(float *weights, struct shape shape, const float *sta
 static enum der_status run_back_weights(struct cpu_program *p, const struct cpu_step *step)
 {
     const struct cpu_conv *conv = step->conv;
+    /* Its threads wait for each other, and those that it was made for but does not get would never come. */
+    if (cpu_threads_are_denied(p->threads))
+        return ctx_fail(p->base.be->ctx, DER_STATE,
+                        "training with %d threads inside a parallel region of OpenMP, which gives "
+                        "it one: train outside of the region, or with one thread",
+                        p->threads);
     struct conv_operands at = cpu_conv_operands(&step->node);
     const struct cpu_value *src = &p->values[at.src];
     const struct cpu_value *d_dst = &p->values[at.dst];

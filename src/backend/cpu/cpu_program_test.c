@@ -1,7 +1,7 @@
 /*
  * What compiled programs promise beyond right numbers: when derived weights are refreshed, what
  * binding anew does, that runs repeat to the byte, that denormals are flushed, that nobody's thread count or
- * mode changes.
+ * mode changes, and that nothing waits for threads that it will not get.
  */
 #include "backend/cpu/cpu.h"
 
@@ -251,6 +251,62 @@ static void test_the_callers_thread_count_stays(void **state)
 enum { WIDE = 1 << 16, MODE_THREADS = 4 };
 
 /* A product by an own kernel, a convolution by oneDNN, both of `factor` and a constant `x`. */
+/* A convolution that is trained, and its loss. */
+static void build_trained(struct rig *rig)
+{
+    int x, weights, y, labels, factor, loss;
+    assert_ok(rig->ctx, graph_input(rig->g, "x", DTYPE_F32, shape_4d(BATCH, 16, SIDE, SIDE), &x));
+    assert_ok(rig->ctx, graph_input(rig->g, "labels", DTYPE_I32, shape_1d(BATCH), &labels));
+    assert_ok(rig->ctx, graph_param(rig->g, "w", shape_4d(16, 16, 3, 3), true, &weights));
+    assert_ok(rig->ctx, graph_conv2d(rig->g, x, weights, 1, 1, &y));
+    assert_ok(rig->ctx, graph_avgpool(rig->g, y, &y));
+    assert_ok(rig->ctx, graph_input(rig->g, "factor", DTYPE_F32, shape_1d(1), &factor));
+    assert_ok(rig->ctx, graph_softmax_xent(rig->g, y, labels, factor, NULL, &loss));
+    assert_ok(rig->ctx, graph_backward(rig->g));
+    rig_compile(rig);
+    memset(rig->buffers[labels]->data, 0, BATCH * sizeof(int32_t));
+}
+
+/* oneDNN's gradient of weights would wait for threads that OpenMP does not give it there, for ever. */
+static void test_training_in_a_parallel_region_is_refused(void **state)
+{
+    (void)state;
+#ifdef _OPENMP
+    struct rig rig;
+    enum der_status status = DER_OK;
+    rig_init(&rig, "cpu", 2);
+    build_trained(&rig);
+    assert_ok(rig.ctx, sequence_run(rig.sequence));
+#pragma omp parallel num_threads(2)
+#pragma omp master
+    status = sequence_run(rig.sequence);
+    assert_int_equal(status, DER_STATE);
+    assert_non_null(strstr(rig.ctx->error, "inside a parallel region of OpenMP"));
+    assert_ok(rig.ctx, sequence_run(rig.sequence));
+    rig_fini(&rig);
+#else
+    skip();
+#endif
+}
+
+static void test_one_thread_may_train_in_a_parallel_region(void **state)
+{
+    (void)state;
+#ifdef _OPENMP
+    struct rig rig;
+    enum der_status status = DER_STATE;
+    rig_init(&rig, "cpu", 1);
+    build_trained(&rig);
+#pragma omp parallel num_threads(2)
+#pragma omp master
+    status = sequence_run(rig.sequence);
+    assert_ok(rig.ctx, status);
+    rig_fini(&rig);
+#else
+    skip();
+#endif
+}
+
 struct products {
     int x, factor, scaled, images, weights, convolved;
 };
@@ -440,6 +496,8 @@ int main(void)
         cmocka_unit_test(test_runs_repeat_to_the_byte),
         cmocka_unit_test(test_pitched_matrices_reach_dense_kernels),
         cmocka_unit_test(test_the_callers_thread_count_stays),
+        cmocka_unit_test(test_training_in_a_parallel_region_is_refused),
+        cmocka_unit_test(test_one_thread_may_train_in_a_parallel_region),
         cmocka_unit_test(test_denormals_are_zeros_on_every_thread),
         cmocka_unit_test(test_the_modes_of_the_callers_threads_stay),
         cmocka_unit_test(test_a_pool_made_by_a_run_has_the_callers_mode),

@@ -19,6 +19,16 @@ int cpu_threads_enter(int threads)
 #endif
 }
 
+bool cpu_threads_are_denied(int threads)
+{
+#ifdef _OPENMP
+    return threads > 1 && omp_in_parallel();
+#else
+    (void)threads;
+    return false;
+#endif
+}
+
 void cpu_threads_leave(int saved)
 {
 #ifdef _OPENMP
