@@ -365,6 +365,27 @@ static enum der_status add_test(struct folder *f)
     return pass_flaw(f, add_one_folder(f, test));
 }
 
+/* Pictures to test with alone, named by the folder above theirs, would pass for a class called "val". */
+static enum der_status refuse_test_alone(struct folder *f)
+{
+    struct der_ctx *ctx = f->set->ctx;
+    const char *only = f->classes.n == 1 ? f->classes.names[0] : "";
+    struct listing inside;
+    if (strcmp(only, "val") != 0 && strcmp(only, "test") != 0)
+        return DER_OK;
+    const char *path = reader_path(f->set, f->train, only);
+    if (!path)
+        return ctx_nomem(ctx);
+    enum der_status status = listing_read(ctx, path, LISTING_FOLDERS, &inside);
+    bool has_classes = inside.n > 1 || (inside.n == 1 && strcmp(inside.names[0], "images") != 0);
+    if (status == DER_OK && has_classes)
+        status = ctx_fail(ctx, DER_FORMAT,
+                          "%s has no folder 'train'; to test with the classes of %s, name that",
+                          f->train, path);
+    listing_free(&inside);
+    return status;
+}
+
 static enum der_status open_all(struct folder *f)
 {
     struct dataset *set = f->set;
@@ -380,6 +401,8 @@ static enum der_status open_all(struct folder *f)
                         "data_batch_1), IDX (train-images-idx3-ubyte, also .gz), or a folder of "
                         "images for every class",
                         f->train);
+    if (!has_train)
+        TRY(refuse_test_alone(f));
     TRY(choose_classes(f));
     set->kind = are_synsets(set) ? "imagenet" : "folder";
     set->channels = f->options->channels > 0 ? f->options->channels : 3;

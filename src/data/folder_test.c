@@ -231,6 +231,23 @@ static void test_empty_train_folder_is_named(void **state)
     expect_failure(rig, NULL, DER_FORMAT, "train holds no data set");
 }
 
+static void test_val_without_train_is_named(void **state)
+{
+    struct rig *rig = *state;
+    touch(rig, "val/a/1.png");
+    touch(rig, "val/b/2.png");
+    expect_failure(rig, NULL, DER_FORMAT, "has no folder 'train'; to test with the classes of");
+}
+
+static void test_a_class_may_be_called_val(void **state)
+{
+    struct rig *rig = *state;
+    touch(rig, "val/images/1.png");
+    struct dataset *set = open_it(rig, NULL);
+    CHECK_PART(rig, set, DATA_TRAIN, "0 val/images/1.png");
+    dataset_free(set);
+}
+
 static void test_val_without_classes_and_list_is_named(void **state)
 {
     struct rig *rig = *state;
@@ -319,6 +336,8 @@ int main(void)
         CASE(test_first_classes_in_sorted_order),
         CASE(test_class_without_images_is_named),
         CASE(test_empty_train_folder_is_named),
+        CASE(test_val_without_train_is_named),
+        CASE(test_a_class_may_be_called_val),
         CASE(test_val_without_classes_and_list_is_named),
         CASE(test_bad_lists_are_named_with_their_line),
         CASE(test_bad_class_lists_are_named),
