@@ -161,6 +161,9 @@ static void test_a_run_tells_how_it_was_started(void **state)
     replace_text(f, "\"f32\"", "\"f33\"");
     assert_int_equal(der_run_start(f->ctx, scratch_path(&f->scratch, "run"), &start), DER_FORMAT);
     assert_non_null(strstr(der_ctx_error(f->ctx), "must be f32, tf32 or bf16, not f33"));
+    replace_text(f, "\"stop\",\n\t\"measure\":\t\"\"", "\"\",\n\t\"measure\":\t\"stop\"");
+    assert_int_equal(der_run_start(f->ctx, scratch_path(&f->scratch, "run"), &start), DER_FORMAT);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "'measure' cannot be 'stop'"));
     scratch_text(&f->scratch, "run/config.json", "{");
     assert_int_equal(der_run_start(f->ctx, scratch_path(&f->scratch, "run"), &start), DER_FORMAT);
     assert_false(start.has_run);

@@ -100,7 +100,7 @@ cp -r asked again
 rm again/{state,model,exemplars,predictions}.safetensors
 expect_code 2 "other ways with bad images are refused" "$DER" train --out again --resume --bad-images stop
 check "and named" one_line err "bad-images 'skip' .* 'stop'"
-expect_code 2 "less that is measured is refused" "$DER" train --out again --resume --measure latency
+expect_code 2 "other measurements are refused" "$DER" train --out again --resume --measure latency
 check "and named" one_line err "measure 'representation' .* 'latency'"
 expect_code 0 "what is measured, the last step and bad images need not be repeated" "$DER" train --out again --resume
 check "and the run ends with the same bytes" same_run asked again

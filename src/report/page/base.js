@@ -51,6 +51,7 @@ const meanAndStd = (s, format) =>
 // ---- names ----
 // What tells runs apart: their names without the words at either end that all of them share. Everybody keeps a word.
 function labelsOf(names) {
+  if (names.length < 2) return names;
   const words = names.map((name) => name.split(/\.(?!\d)/)); // not within lambda_s=0.5
   const room = Math.min(...words.map((w) => w.length)) - 1;
   const areSame = (i) => words.every((w) => w.at(i) === words[0].at(i));
@@ -60,7 +61,7 @@ function labelsOf(names) {
   while (head + tail < room && areSame(head)) head++;
   return words.map((w) => w.slice(head, w.length - tail).join("."));
 }
-labelsOf(D.runs.map((run) => run.name)).forEach((label, i) => { D.runs[i].label = D.runs.length > 1 ? label : D.runs[i].name; });
+labelsOf(D.runs.map((run) => run.name)).forEach((label, i) => { D.runs[i].label = label; });
 
 // ---- what was switched stays so when the page is loaded again ----
 const KEY = "der-report:" + location.pathname;
