@@ -7,8 +7,8 @@
 # `der reproduce` shares them between tables, uses finished ones again and continues what was interrupted from its
 # last saved epoch. Rows are in the order of what they are worth and cost, first all with one class order. After N seconds (540) the runs in progress are
 # asked to stop, and the script ends with 3; with 0 when every row is done, with 1 when some failed. Tables of what there is lie in the folder
-# of the runs. --at-once 3 has as many rows run side by side (1), which a GPU does in less time where a server of CUDA's
-# MPS is running (`nvidia-cuda-mps-control -d`).
+# of the runs. --at-once 3 has as many rows run side by side (1), which takes less time with small networks where a
+# server of CUDA's MPS is running (`nvidia-cuda-mps-control -d`).
 set -uo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 data='' out='' seconds=540 at_once=1 list=false der=$here/build/cuda/der
