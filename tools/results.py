@@ -23,7 +23,7 @@ DATA = ROOT / "docs" / "results"
 RUNS = DATA / "runs"
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "RESULTS.md")
 DER = os.environ.get("DER", str(ROOT / "build" / "der"))
-MOST_STEPS = 11
+MOST_STEPS = 11  # of a table as wide
 PAPER_TABLES = {  # of CIFAR-100
     "T1": "Table 1: CIFAR100-B0",
     "T2": "Table 2: CIFAR100-B50",
@@ -159,16 +159,19 @@ def steps_needed(run):
 
 
 def curves_of(preset, runs):
+    """Steps side by side, or one below the other where they would be too many to read."""
     runs = {run: steps for run, steps in runs.items() if preset_of(run) == preset}
     most = max(map(steps_needed, runs))
-    rows = [[label(run)] + [number(step["top1"], 2) for step in steps] + ["-"] * (most - len(steps)) +
-            [number(steps[-1]["avg_top1"], 2) if len(steps) == steps_needed(run) else "-"] for run, steps in runs.items()]
-    return table([f"{preset}, top-1 % after step"] + [str(i + 1) for i in range(most)] + ["average"], rows)
+    rows = [[f"{preset}, top-1 % after step"] + [str(i + 1) for i in range(most)] + ["average"]]
+    rows += [[label(run)] + [number(step["top1"], 2) for step in steps] + ["-"] * (most - len(steps)) +
+             [number(steps[-1]["avg_top1"], 2) if len(steps) == steps_needed(run) else "-"] for run, steps in runs.items()]
+    if most > MOST_STEPS:
+        rows = [list(column) for column in zip(*rows)]
+    return table(rows[0], rows[1:])
 
 
 def curves_table():
-    """One for every protocol of few steps; the others would be too wide to read."""
-    runs = {run: steps for run, steps in by_run().items() if steps_needed(run) <= MOST_STEPS}
+    runs = by_run()
     return "\n".join(curves_of(preset, runs) for preset in dict.fromkeys(map(preset_of, runs)))
 
 
