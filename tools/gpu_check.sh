@@ -8,8 +8,9 @@
 # Uses build/gpu.tar.xz where there is one, else build/cuda, which is built if need be (DER_BUILD names another
 # folder). Every part has a time limit of its own and the script goes on when one fails; all limits together are
 # under ten minutes. The last thing printed is a table, which is also left in build/gpu_check.md (DER_REPORT
-# names another file), and the logs lie in build/gpu_check. DER_PATIENCE=2 doubles the limits, DER_JOBS=12 runs as many tests at a time (6), DER_THREADS=1 has
-# one thread set up what 8 otherwise do.
+# names another file), and the logs lie in build/gpu_check. DER_PATIENCE=2 doubles the limits, DER_JOBS=12 runs as many
+# tests at a time (6), DER_THREADS=1 has one thread set up what 8 otherwise do, DER_SANITIZER names another
+# compute-sanitizer than the toolkit's.
 set -uo pipefail
 export DER_CACHE_DIR= # what is kept there would hide how long things take
 cd "$(dirname "$0")/.." || exit 1
@@ -176,7 +177,7 @@ are_theirs() { # LOG
 
 run_sanitizer() { # TOOL TEST
     local log=$logs/$1_$2.log
-    DER_TEST_BACKENDS=cuda compute-sanitizer --tool "$1" --kernel-name kns=_kernel --error-exitcode 9 \
+    DER_TEST_BACKENDS=cuda "${DER_SANITIZER:-compute-sanitizer}" --tool "$1" --kernel-name kns=_kernel --error-exitcode 9 \
         "$build/tests/$2" >"$log" 2>&1 || are_theirs "$log"
 }
 

@@ -36,7 +36,7 @@ struct der_data_progress {
 /* Zero or NULL means the default in parentheses. */
 struct der_data_get_options {
     const char *name;   /* of an offer; required */
-    const char *folder; /* where to; required. Made if it is not there, but not its parent */
+    const char *folder; /* where to; required. Made if it is not there, with those it lies in */
     const char
         *url; /* another address of the file, or, with a slash at its end or for several files,
                            * of their folder: http, https or file (the publishers') */

@@ -81,8 +81,8 @@ static enum der_status fill(struct der_reproduction *r)
                                         .n_assignments = o->n_assignments,
                                         .out = o->out,
                                         .table_only = o->table_only,
-                                        .run = api_experiment(&r->options.train),
                                         .hooks = {.begin = pass_begin, .user = r}};
+    TRY(api_experiment(r->ctx, &r->options.train, &options.run));
     return reproduction_new(r->ctx, &options, &r->inner);
 }
 

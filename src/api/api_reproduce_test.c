@@ -92,6 +92,32 @@ static void test_an_unknown_table_gives_nothing(void **state)
     der_reproduction_free(other);
 }
 
+/* The options of der_train go the same way. */
+static void test_numbers_that_mean_nothing_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        struct der_train_options train;
+        const char *text;
+    } wrong[] = {
+        {{.loader_threads = -5}, "max_steps and loader_threads are not negative, not 0 and -5"},
+        {{.precision = (enum der_precision)9}, "9 is no precision"},
+        {{.bad_images = (enum der_bad_images)7}, "7 is none of enum der_bad_images"},
+        {{.measure = 0xff00}, "0xff00 has bits that enum der_measure has not"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct der_reproduction *other;
+        struct der_reproduce_options options = {.table = "T4", .out = "x", .train = wrong[i].train};
+        assert_int_equal(der_reproduction_new(f->ctx, &options, &other), DER_ARG);
+        assert_non_null(strstr(der_ctx_error(f->ctx), wrong[i].text));
+        struct der_train_options train = wrong[i].train;
+        struct der_train_result result;
+        train.resume = true;
+        assert_int_equal(der_train(f->ctx, &train, &result), DER_ARG);
+        assert_non_null(strstr(der_ctx_error(f->ctx), wrong[i].text));
+    }
+}
+
 static void test_tables_and_rows_are_listed(void **state)
 {
     struct fixture *f = *state;
@@ -124,6 +150,7 @@ int main(void)
         TEST(test_rows_are_all_of_the_table),
         TEST(test_the_text_can_be_asked_for_twice),
         TEST(test_an_unknown_table_gives_nothing),
+        TEST(test_numbers_that_mean_nothing_are_refused),
         TEST(test_tables_and_rows_are_listed),
     };
 #undef TEST

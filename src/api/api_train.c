@@ -86,9 +86,29 @@ static int save_every_of(int epochs)
     return epochs == 0 ? DEFAULT_SAVE_EVERY : epochs < 0 ? 0 : epochs;
 }
 
-struct experiment_options api_experiment(struct der_train_options *o)
+static enum der_status check_numbers(struct der_ctx *ctx, const struct der_train_options *o)
 {
-    return (struct experiment_options){
+    const unsigned measures =
+        DER_MEASURE_REPRESENTATION | DER_MEASURE_TRANSFER | DER_MEASURE_LATENCY;
+    if (o->max_steps < 0 || o->loader_threads < 0)
+        return ctx_fail(ctx, DER_ARG,
+                        "max_steps and loader_threads are not negative, not %d and %d",
+                        o->max_steps, o->loader_threads);
+    if ((unsigned)o->precision > DER_PRECISION_BF16)
+        return ctx_fail(ctx, DER_ARG, "%d is no precision of enum der_precision",
+                        (int)o->precision);
+    if ((unsigned)o->bad_images > DER_BAD_IMAGES_SKIP)
+        return ctx_fail(ctx, DER_ARG, "%d is none of enum der_bad_images", (int)o->bad_images);
+    if (o->measure & ~measures)
+        return ctx_fail(ctx, DER_ARG, "%#x has bits that enum der_measure has not", o->measure);
+    return DER_OK;
+}
+
+enum der_status api_experiment(struct der_ctx *ctx, struct der_train_options *o,
+                               struct experiment_options *out)
+{
+    TRY(check_numbers(ctx, o));
+    *out = (struct experiment_options){
         .data = o->data,
         .class_list = o->class_list,
         .out = o->out,
@@ -104,6 +124,7 @@ struct experiment_options api_experiment(struct der_train_options *o)
         .measure = o->measure,
         .hooks = {
             .progress = pass_progress, .step = pass_step, .cancelled = ask_cancelled, .user = o}};
+    return DER_OK;
 }
 
 enum der_status api_listen(struct der_ctx *ctx, const struct der_train_options *o, bool by_run,
@@ -145,7 +166,8 @@ enum der_status der_train(struct der_ctx *ctx, const struct der_train_options *o
     *result = (struct der_train_result){0};
     if (!o.resume && (!o.data || !o.settings))
         return ctx_fail(ctx, DER_ARG, "training needs a data set and settings");
-    struct experiment_options experiment = api_experiment(&o);
+    struct experiment_options experiment;
+    TRY(api_experiment(ctx, &o, &experiment));
     experiment.stored_settings = !o.settings;
     experiment.init = o.init;
     if (o.settings)

@@ -9,8 +9,10 @@
 #include "exchange/tensorboard.h"
 #include "experiment/experiment.h"
 
-/* All but the configuration. The hooks pass on to those of `options`, which must stay. */
-struct experiment_options api_experiment(struct der_train_options *options);
+/* All but the configuration. The hooks pass on to those of `options`, which must stay. Numbers that mean nothing are
+ * DER_ARG. */
+NODISCARD enum der_status api_experiment(struct der_ctx *ctx, struct der_train_options *options,
+                                         struct experiment_options *out);
 
 /* Progress as the public interface tells it. */
 struct der_progress api_progress(const struct train_progress *progress);

@@ -1,9 +1,12 @@
+#define _XOPEN_SOURCE 700 /* realpath */
+
 #include "io/durable.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +14,7 @@
 enum {
     NAMES_TRIED = 1000, /* until a temporary name is free */
     SUFFIX_MAX = 64,    /* of a temporary name: ".PID-NUMBER.tmp" */
+    NAME_KEPT = 180,    /* bytes of a name in its temporary one: file systems allow 255 in all */
 };
 
 #define TEMPORARY_END ".tmp"
@@ -19,9 +23,9 @@ struct durable {
     struct der_ctx *ctx;
     const struct io_calls *io;
     char *path;      /* where the file will be */
-    char *temporary; /* where it is written */
+    char *temporary; /* where it is written; NULL: in its place, which has no content to lose */
     int fd;          /* of the temporary file; -1: there is none */
-    int folder;      /* of the folder of both */
+    int folder;      /* of the folder of both; -1: there is no temporary file */
     bool has_failed; /* a write did: the content is not whole */
 };
 
@@ -42,18 +46,52 @@ static enum der_status open_temporary(struct durable *file)
     const char *slash = strrchr(file->path, '/');
     const char *name = slash ? slash + 1 : file->path;
     size_t capacity = strlen(file->path) + SUFFIX_MAX;
+    TRY(io_open_folder_of(file->ctx, file->io, file->path, &file->folder));
     file->temporary = mem_alloc(&file->ctx->mem, capacity, 1);
     if (!file->temporary)
         return ctx_nomem(file->ctx);
     for (int i = 0; i < NAMES_TRIED && file->fd < 0; i++) {
-        (void)snprintf(file->temporary, capacity, "%.*s.%s.%ld-%d" TEMPORARY_END,
-                       (int)(name - file->path), file->path, name, (long)getpid(), i);
+        (void)snprintf(file->temporary, capacity, "%.*s.%.*s.%ld-%d" TEMPORARY_END,
+                       (int)(name - file->path), file->path, NAME_KEPT, name, (long)getpid(), i);
         file->fd =
             io_open(file->io, file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (file->fd < 0 && errno != EEXIST)
             break;
     }
     return file->fd < 0 ? io_fail(file->ctx, "cannot write", file->path, errno) : DER_OK;
+}
+
+/* Where the file is to be that `path` names: behind all symbolic links. Caller frees. */
+static enum der_status place_of(struct der_ctx *ctx, const char *path, char **out)
+{
+    struct stat info;
+    char *real = NULL;
+    if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && !(real = realpath(path, NULL)))
+        return io_fail(ctx, "cannot follow the link", path, errno);
+    *out = mem_strdup(&ctx->mem, real ? real : path);
+    free(real);
+    return *out ? DER_OK : ctx_nomem(ctx);
+}
+
+/* What is there and is not a file. Opening a disk or a socket would destroy more than a file. */
+static enum der_status open_special(struct durable *file, const char *path, mode_t mode)
+{
+    if (!S_ISFIFO(mode) && !S_ISCHR(mode))
+        return io_fail(file->ctx, "cannot write", path, S_ISDIR(mode) ? EISDIR : EINVAL);
+    file->path = mem_strdup(&file->ctx->mem, path);
+    if (!file->path)
+        return ctx_nomem(file->ctx);
+    file->fd = io_open(file->io, path, O_WRONLY | O_CLOEXEC | O_NOCTTY, 0);
+    return file->fd < 0 ? io_fail(file->ctx, "cannot write", path, errno) : DER_OK;
+}
+
+static enum der_status open_place(struct durable *file, const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return open_special(file, path, info.st_mode);
+    TRY(place_of(file->ctx, path, &file->path));
+    return open_temporary(file);
 }
 
 enum der_status durable_open(struct der_ctx *ctx, const struct io_calls *io, const char *path,
@@ -70,14 +108,7 @@ enum der_status durable_open(struct der_ctx *ctx, const struct io_calls *io, con
     file->io = io ? io : io_calls_plain();
     file->fd = -1;
     file->folder = -1;
-    enum der_status status = DER_OK;
-    file->path = mem_strdup(&ctx->mem, path);
-    if (!file->path)
-        status = ctx_nomem(ctx);
-    if (status == DER_OK)
-        status = io_open_folder_of(ctx, file->io, path, &file->folder);
-    if (status == DER_OK)
-        status = open_temporary(file);
+    enum der_status status = open_place(file, path);
     if (status != DER_OK) {
         give_back(file);
         return status;
@@ -100,12 +131,12 @@ static enum der_status put_in_place(struct durable *file)
     if (file->has_failed)
         return ctx_fail(file->ctx, DER_STATE, "%s was not written whole and is not put in place",
                         file->path);
-    if (io_fsync(file->io, file->fd) != 0)
+    if (file->temporary && io_fsync(file->io, file->fd) != 0)
         return io_fail(file->ctx, "cannot write", file->path, errno);
     int fd = file->fd;
     file->fd = -1;
     if (io_close(file->io, fd) != 0 ||
-        file->io->rename(file->io->user, file->temporary, file->path) != 0)
+        (file->temporary && file->io->rename(file->io->user, file->temporary, file->path) != 0))
         return io_fail(file->ctx, "cannot write", file->path, errno);
     return DER_OK;
 }
@@ -117,7 +148,7 @@ enum der_status durable_commit(struct durable *file)
         durable_abort(file);
         return status;
     }
-    if (io_fsync_folder(file->io, file->folder) != 0)
+    if (file->temporary && io_fsync_folder(file->io, file->folder) != 0)
         status = io_fail(file->ctx, "cannot sync the folder of", file->path, errno);
     give_back(file);
     return status;
@@ -130,7 +161,8 @@ void durable_abort(struct durable *file)
     if (file->fd >= 0)
         (void)io_close(file->io, file->fd);
     /* What cannot be removed now is swept later. */
-    (void)file->io->unlink(file->io->user, file->temporary);
+    if (file->temporary)
+        (void)file->io->unlink(file->io->user, file->temporary);
     give_back(file);
 }
 
@@ -228,7 +260,7 @@ static bool is_temporary(const char *name, const char *of)
     if (!skip_digits(name, &end) || !skip_char(name, &end, '-') || !skip_digits(name, &end) ||
         !skip_char(name, &end, '.'))
         return false;
-    return of ? end == strlen(of) + 1 && strncmp(name + 1, of, end - 1) == 0 : end > 1;
+    return of ? end == strnlen(of, NAME_KEPT) + 1 && strncmp(name + 1, of, end - 1) == 0 : end > 1;
 }
 
 static enum der_status sweep(struct der_ctx *ctx, const char *folder, DIR *dir, const char *of)

@@ -6,6 +6,9 @@
  * nothing touches the old file, so a full disk, an error or a kill at any moment leaves it as it
  * was.
  *
+ * A symbolic link stays one: the file that it leads to is replaced. What has no content to replace, a pipe or a
+ * terminal or /dev/null, is written into as it comes. Folders, disks and sockets are refused.
+ *
  *     durable_open -> durable_write ... -> durable_commit (or durable_abort)
  */
 #ifndef IO_DURABLE_H

@@ -5,10 +5,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -228,6 +230,62 @@ static void test_impossible_places_are_refused(void **state)
     assert_int_equal(count_files(f), 1);
 }
 
+static mode_t kind_of(struct file_fixture *f, const char *name)
+{
+    struct stat info;
+    assert_int_equal(lstat(scratch_path(&f->scratch, name), &info), 0);
+    return info.st_mode & S_IFMT;
+}
+
+static void test_a_link_stays_and_its_file_is_replaced(void **state)
+{
+    struct file_fixture *f = *state;
+    assert_ok(f->ctx, durable_mkdir(f->ctx, NULL, scratch_path(&f->scratch, "there")));
+    scratch_text(&f->scratch, "there/file", OLD);
+    assert_int_equal(symlink("there/file", scratch_path(&f->scratch, "state")), 0);
+    assert_ok(f->ctx, save(f, NULL));
+    assert_int_equal(kind_of(f, "state"), S_IFLNK);
+    assert_content(f, "there/file", NEW);
+    assert_int_equal(count_files(f), 2);
+    assert_int_equal(unlink(scratch_path(&f->scratch, "there/file")), 0);
+    assert_int_equal(save(f, NULL), DER_IO);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "cannot follow the link"));
+    assert_int_equal(kind_of(f, "state"), S_IFLNK);
+}
+
+static void test_a_pipe_is_written_into(void **state)
+{
+    struct file_fixture *f = *state;
+    char text[sizeof NEW] = {0};
+    assert_int_equal(mkfifo(scratch_path(&f->scratch, "state"), 0600), 0);
+    int fd = open(scratch_path(&f->scratch, "state"), O_RDONLY | O_NONBLOCK);
+    assert_true(fd >= 0);
+    assert_ok(f->ctx, save(f, NULL));
+    assert_int_equal(read(fd, text, sizeof text), strlen(NEW));
+    assert_string_equal(text, NEW);
+    struct durable *file;
+    assert_ok(f->ctx, durable_open(f->ctx, NULL, scratch_path(&f->scratch, "state"), &file));
+    durable_abort(file);
+    assert_int_equal(kind_of(f, "state"), S_IFIFO);
+    assert_int_equal(count_files(f), 1);
+    (void)close(fd);
+    assert_ok(f->ctx, durable_write_file(f->ctx, NULL, "/dev/null", NEW, strlen(NEW)));
+    struct stat info;
+    assert_int_equal(stat("/dev/null", &info), 0);
+    assert_true(S_ISCHR(info.st_mode));
+}
+
+static void test_names_may_be_as_long_as_the_system_allows(void **state)
+{
+    struct file_fixture *f = *state;
+    char name[256] = {0};
+    memset(name, 'n', 255);
+    assert_ok(f->ctx,
+              durable_write_file(f->ctx, NULL, scratch_path(&f->scratch, name), NEW, strlen(NEW)));
+    assert_content(f, name, NEW);
+    assert_int_equal(count_files(f), 1);
+}
+
 static void test_names_without_a_folder_lie_in_the_working_folder(void **state)
 {
     struct file_fixture *f = *state;
@@ -381,6 +439,9 @@ int main(void)
         CASE(test_a_file_that_is_not_whole_is_never_put_in_place),
         CASE(test_two_writers_in_one_process_do_not_meet),
         CASE(test_impossible_places_are_refused),
+        CASE(test_a_link_stays_and_its_file_is_replaced),
+        CASE(test_a_pipe_is_written_into),
+        CASE(test_names_may_be_as_long_as_the_system_allows),
         CASE(test_names_without_a_folder_lie_in_the_working_folder),
         CASE(test_a_folder_is_made_once_and_its_parent_synced),
         CASE(test_a_folder_is_made_with_those_it_lies_in),

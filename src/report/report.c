@@ -59,6 +59,8 @@ enum der_status report_write(struct der_ctx *ctx, const struct report_options *o
     if (options->n_runs < 1 || options->n_runs > REPORT_MAX_RUNS)
         return ctx_fail(ctx, DER_ARG, "a report is about 1 to %d runs, not %d", REPORT_MAX_RUNS,
                         options->n_runs);
+    if (options->page && options->csv && strcmp(options->page, options->csv) == 0)
+        return ctx_fail(ctx, DER_ARG, "page and CSV cannot both be %s", options->csv);
     struct run_view *runs = mem_zalloc(&ctx->mem, (size_t)options->n_runs, sizeof *runs);
     if (!runs)
         return ctx_nomem(ctx);

@@ -180,6 +180,17 @@ static void test_names_are_short_where_they_differ(void **state)
     assert_string_equal(names[2], "b/");
 }
 
+static void test_page_and_csv_are_two_files(void **state)
+{
+    struct fixture *f = *state;
+    const char *path = f->paths[0];
+    const char *file = scratch_path(&f->scratch, "both");
+    struct report_options options = {.runs = &path, .n_runs = 1, .page = file, .csv = file};
+    struct report_result result;
+    assert_int_equal(report_write(f->ctx, &options, &result), DER_ARG);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "page and CSV cannot both be"));
+}
+
 static void test_every_failed_allocation_is_survived(void **state)
 {
     struct fixture *f = *state;
@@ -213,6 +224,7 @@ int main(void)
         TEST(test_orders_of_one_experiment_are_averaged),
         TEST(test_settings_that_differ_are_marked),
         TEST(test_names_are_short_where_they_differ),
+        TEST(test_page_and_csv_are_two_files),
         TEST(test_every_failed_allocation_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
