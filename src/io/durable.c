@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,11 +66,11 @@ static enum der_status open_temporary(struct durable *file)
 static enum der_status place_of(struct der_ctx *ctx, const char *path, char **out)
 {
     struct stat info;
-    char *real = NULL;
-    if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && !(real = realpath(path, NULL)))
+    char real[PATH_MAX];
+    bool is_link = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
+    if (is_link && !realpath(path, real))
         return io_fail(ctx, "cannot follow the link", path, errno);
-    *out = mem_strdup(&ctx->mem, real ? real : path);
-    free(real);
+    *out = mem_strdup(&ctx->mem, is_link ? real : path);
     return *out ? DER_OK : ctx_nomem(ctx);
 }
 

@@ -151,7 +151,7 @@ enum der_status json_get_int(struct der_ctx *ctx, const char *source, const cJSO
     TRY(json_get_number(ctx, source, object, key, &value));
     if (value != floor(value) || value < (double)low || value > (double)high)
         return ctx_fail(ctx, DER_FORMAT,
-                        "%s: '%s' must be a whole number from %lld to %lld, not %g", source, key,
+                        "%s: '%s' must be a whole number from %lld to %lld, not %.17g", source, key,
                         (long long)low, (long long)high, value);
     *out = (int64_t)value;
     return DER_OK;

@@ -95,6 +95,11 @@ static enum der_status reduce(struct reader *r, const struct intake_size *size,
     int height;
     int width;
     target_of(size, picture->height, picture->width, &height, &width);
+    if (height > IMAGE_SIDE_MAX || width > IMAGE_SIDE_MAX)
+        return fault_set(&r->tools.decoder.fault, DER_FORMAT,
+                         "image %lld of %s is too narrow: enlarged to the model's size it would be "
+                         "%d x %d",
+                         (long long)r->index + 1, r->from->path, width, height);
     *out = *image;
     if (image->height == height && image->width == width)
         return DER_OK;

@@ -85,6 +85,26 @@ static void test_large_pictures_are_reduced_and_small_ones_stay(void **state)
     dataset_free(taken);
 }
 
+/* What is very narrow would become longer than any picture may be that is kept. */
+static void test_pictures_that_become_too_long_are_bad(void **state)
+{
+    struct fixture *f = *state;
+    static const uint8_t line[5000];
+    const struct intake_options options = {.size = {.channels = 1, .side = 16, .is_exact = true},
+                                           .bad_images = BAD_IMAGES_SKIP};
+    struct image_view narrow = collection_view(line, 1, 1, 5000);
+    struct dataset *taken;
+    int64_t n_bad;
+    f->set->channels = 1;
+    assert_ok(f->ctx, collection_add(f->set, DATA_TRAIN, 0, &narrow));
+    add(f, 1, 16, 16);
+    assert_ok(f->ctx, intake(f->set, &options, &taken, &n_bad));
+    assert_int_equal(n_bad, 1);
+    assert_int_equal(taken->part[DATA_TRAIN].n, 1);
+    assert_size(taken, 0, 16, 16);
+    dataset_free(taken);
+}
+
 static void test_channels_become_those_of_the_model(void **state)
 {
     struct fixture *f = *state;
@@ -320,6 +340,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_large_pictures_are_reduced_and_small_ones_stay),
+        TEST(test_pictures_that_become_too_long_are_bad),
         TEST(test_channels_become_those_of_the_model),
         TEST(test_the_test_transform_sees_what_it_saw_before),
         TEST(test_pictures_of_a_source_are_given_back),

@@ -3,12 +3,10 @@
  */
 #include "learn/lesson_plan.h"
 
-#include "core/fnv.h"
 #include "core/utf8.h"
 #include "data/collection.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { HOLDOUT_FEWEST = 5 }; /* a class with fewer pictures needs them all */
@@ -27,6 +25,7 @@ struct lesson {
     const char **classes;   /* [n_classes] names in the order of learning */
     int32_t *label_of;      /* [data->n_classes] */
     struct dataset *taken;  /* the new pictures */
+    bool has_tests;         /* some of the data are there to test with, known ones among them */
     struct data_view *kept; /* of `taken`, split DATA_TRAIN: to train on */
     struct data_view *held; /* of `taken`: to test with */
     enum data_split held_split;
@@ -109,50 +108,17 @@ static enum der_status match_classes(struct lesson *l)
 
 /* ---- pictures ------------------------------------------------------------------------------------ */
 
-static uint64_t hash_picture(const struct image_view *picture)
-{
-    const int32_t size[] = {picture->height, picture->width};
-    uint64_t hash = fnv_bytes(FNV_START, size, sizeof size);
-    return fnv_bytes(hash, picture->data,
-                     (size_t)picture->height * (size_t)picture->width * (size_t)picture->channels);
-}
-
-static int compare_hashes(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a;
-    uint64_t y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Fingerprints of all pictures of the album, sorted; caller frees. */
-static enum der_status hash_album(const struct lesson *l, uint64_t **hashes, int64_t *n)
-{
-    const struct dataset *album = l->old->album;
-    *n = album ? album->part[DATA_TRAIN].n + album->part[DATA_TEST].n : 0;
-    *hashes = mem_alloc(&l->ctx->mem, (size_t)*n, sizeof **hashes);
-    if (!*hashes)
-        return ctx_nomem(l->ctx);
-    uint64_t *next = *hashes;
-    for (int split = 0; album && split < DATA_SPLITS; split++)
-        for (int64_t i = 0; i < album->part[split].n; i++)
-            *next++ = hash_picture(&album->part[split].items[i].image);
-    qsort(*hashes, (size_t)*n, sizeof **hashes, compare_hashes);
-    return DER_OK;
-}
-
 /* Leaves out what the model has already, so that a folder that has grown can be learnt again, and what was held out
  * is never trained on. */
 static enum der_status leave_out_known(struct lesson *l)
 {
-    uint64_t *hashes;
-    int64_t n_hashes;
-    TRY(hash_album(l, &hashes, &n_hashes));
+    struct picture_set known;
+    TRY(picture_set_of(l->ctx, l->old->album, &known));
     for (int split = 0; split < DATA_SPLITS; split++) {
         struct data_part *part = &l->taken->part[split];
         int64_t n = 0;
         for (int64_t i = 0; i < part->n; i++) {
-            uint64_t hash = hash_picture(&part->items[i].image);
-            if (bsearch(&hash, hashes, (size_t)n_hashes, sizeof hash, compare_hashes)) {
+            if (picture_set_has(&known, &part->items[i].image)) {
                 l->report->n_known++;
                 continue;
             }
@@ -161,7 +127,7 @@ static enum der_status leave_out_known(struct lesson *l)
         }
         part->n = n;
     }
-    mem_free(&l->ctx->mem, hashes);
+    picture_set_fini(&known);
     return DER_OK;
 }
 
@@ -196,6 +162,7 @@ static enum der_status take_pictures(struct lesson *l)
     TRY(intake(l->data, &options, &l->taken, &l->report->n_bad));
     if (!l->old->model)
         TRY(lesson_plan_colours(l->taken, &l->plan));
+    l->has_tests = l->taken->part[DATA_TEST].n > 0;
     TRY(leave_out_known(l));
     return check_pictures(l);
 }
@@ -211,20 +178,54 @@ static enum der_status view_taken(const struct lesson *l, enum data_split split,
     return DER_OK;
 }
 
+/* The new pictures that the model was trained on in an earlier lesson, or those that it was not. */
+static enum der_status view_trained(const struct lesson *l, const struct data_view *all,
+                                    bool is_trained, struct data_view **out)
+{
+    const struct data_item *items = l->taken->part[DATA_TRAIN].items;
+    int64_t n = 0;
+    TRY(view_new(l->ctx, all->n, out));
+    for (int64_t i = 0; i < all->n; i++)
+        if (picture_set_has(&l->old->basis.trained, &items[all->items[i].sample].image) ==
+            is_trained)
+            (*out)->items[n++] = all->items[i];
+    (*out)->n = n;
+    return DER_OK;
+}
+
+/* Holds out a share of what no lesson has trained on: accuracy on anything else would say nothing. */
+static enum der_status hold_out_share(struct lesson *l, const struct data_view *all, double share)
+{
+    struct data_view *trained = NULL;
+    struct data_view *fresh = NULL;
+    struct data_view *rest = NULL;
+    enum der_status status = view_trained(l, all, true, &trained);
+    if (status == DER_OK)
+        status = view_trained(l, all, false, &fresh);
+    if (status == DER_OK)
+        status = view_holdout_from(l->ctx, fresh, share, HOLDOUT_FEWEST, l->options->seed, &rest,
+                                   &l->held);
+    if (status == DER_OK)
+        status = view_union(l->ctx, rest, trained, &l->kept);
+    view_free(rest);
+    view_free(fresh);
+    view_free(trained);
+    return status;
+}
+
 /* What is trained on and what is tested with: the data's own test pictures, or some that are held out. */
 static enum der_status hold_out(struct lesson *l)
 {
     double share = l->options->validation == 0.0 ? HOLDOUT_SHARE : l->options->validation;
     struct data_view *all;
-    if (l->taken->part[DATA_TEST].n > 0 || share < 0.0) {
+    if (l->has_tests || share < 0.0) {
         l->held_split = DATA_TEST;
         TRY(view_taken(l, DATA_TEST, &l->held));
         return view_taken(l, DATA_TRAIN, &l->kept);
     }
     l->held_split = DATA_TRAIN;
     TRY(view_taken(l, DATA_TRAIN, &all));
-    enum der_status status =
-        view_holdout_from(l->ctx, all, share, HOLDOUT_FEWEST, l->options->seed, &l->kept, &l->held);
+    enum der_status status = hold_out_share(l, all, share);
     view_free(all);
     return status;
 }
@@ -313,8 +314,27 @@ static enum der_status gather(struct lesson *l)
 
 /* ---- learning ------------------------------------------------------------------------------------ */
 
+/* Of how many pictures of every class the second stage makes sure: as many as are kept, but not more than any class
+ * has, since repeating all of them only takes longer. */
+static enum der_status plan_balance(const struct lesson *l, int *least)
+{
+    const struct data_part *part = &l->work->part[DATA_TRAIN];
+    int64_t *counts = mem_zalloc(&l->ctx->mem, (size_t)l->n_classes, sizeof *counts);
+    int64_t most = LESSON_MEMORY;
+    if (!counts)
+        return ctx_nomem(l->ctx);
+    for (int64_t i = 0; i < part->n; i++)
+        if (++counts[part->labels[i]] > most)
+            most = counts[part->labels[i]];
+    mem_free(&l->ctx->mem, counts);
+    *least = l->plan.config.memory < most ? l->plan.config.memory : (int)most;
+    return DER_OK;
+}
+
 static enum der_status open_learner(struct lesson *l)
 {
+    int balance_least = 0;
+    TRY(plan_balance(l, &balance_least));
     const struct pupil *old = l->old;
     struct learner_options options = {.config = l->plan.config,
                                       .spec = l->plan.spec,
@@ -326,7 +346,7 @@ static enum der_status open_learner(struct lesson *l)
                                       .test = l->test,
                                       .test_split = DATA_TEST,
                                       .n_classes = l->n_classes,
-                                      .balance_least = l->plan.config.memory,
+                                      .balance_least = balance_least,
                                       .fills_memory = true,
                                       .bad_images = BAD_IMAGES_STOP,
                                       .loader_threads = l->options->loader_threads,
@@ -434,6 +454,8 @@ static enum der_status graduate(struct lesson *l, struct pupil *taught)
     taught->basis.memory = config->memory;
     taught->basis.target_params =
         l->options->target_params > 0 ? l->options->target_params : l->old->basis.target_params;
+    TRY(picture_set_with(l->ctx, &l->old->basis.trained, l->taken, DATA_TRAIN, l->kept,
+                         &taught->basis.trained));
     TRY(collection_new(l->ctx, "album", l->data->path, l->plan.size.channels, &taught->album));
     TRY(fill_album(l, taught->album));
     return learner_hand_over(l->learner, l->classes, &taught->model, &taught->basis.last_full);

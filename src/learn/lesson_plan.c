@@ -19,7 +19,6 @@ enum {
     MIDDLE_SIDE = 128,   /* ... this, */
     LARGE_SIDE = 224,    /* and above at this */
     LARGE_THUMBNAILS = 20000, /* pictures from which thumbnails are worth the larger network */
-    DEFAULT_MEMORY = 20,
     CLASSIFIER_EPOCHS = 30,
     BATCH_SHARE = 8, /* an epoch has at least so many batches, ... */
     BATCH_LEAST = 16,
@@ -217,7 +216,7 @@ enum der_status lesson_plan_training(const struct pupil *pupil, int64_t n_images
     config->memory_mode = MEMORY_PER_CLASS;
     config->memory = options->memory > 0 ? options->memory
                      : basis->memory > 0 ? basis->memory
-                                         : DEFAULT_MEMORY;
+                                         : LESSON_MEMORY;
     config->batch = options->batch > 0 ? options->batch : default_batch(n_images);
     config->test_batch = TEST_BATCH;
     int epochs = options->epochs > 0

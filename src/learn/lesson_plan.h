@@ -8,6 +8,8 @@
 #include "learn/intake.h"
 #include "learn/pupil.h"
 
+enum { LESSON_MEMORY = 20 }; /* pictures kept of a class where nobody has said how many */
+
 struct lesson_plan {
     struct config config;
     struct resnet_spec spec;         /* of a full-width extractor */

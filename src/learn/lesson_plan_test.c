@@ -160,6 +160,8 @@ static void test_settings_out_of_range_are_refused(void **state)
     use_pictures(f, 10, 32, 32);
     f->options.epochs = 100000000;
     assert_int_equal(lesson_plan_training(&f->pupil, 100, &f->options, &f->plan), DER_ARG);
+    f->options = (struct lesson_options){.memory = 1000000001};
+    assert_int_equal(lesson_plan_training(&f->pupil, 100, &f->options, &f->plan), DER_ARG);
     f->options = (struct lesson_options){.network = "resnet33"};
     assert_int_equal(lesson_plan_images(&f->pupil, f->set, &f->options, &f->plan), DER_ARG);
 }

@@ -268,6 +268,28 @@ static void test_classes_may_have_very_different_sizes(void **state)
     assert_int_equal(f->report.n_held_new, 8);
 }
 
+static enum der_status note_iterations(void *user, const struct train_progress *progress)
+{
+    *(int64_t *)user = progress->n_iterations; /* of the second stage, which comes last */
+    return DER_OK;
+}
+
+/* The second stage repeats rare pictures, but a large memory alone does not make it long. */
+static void test_keeping_everything_does_not_take_longer(void **state)
+{
+    struct fixture *f = *state;
+    int64_t iterations = 0;
+    f->options.memory = 1000000;
+    f->options.batch = 8;
+    f->options.hooks.epoch_done = note_iterations;
+    f->options.hooks.user = &iterations;
+    begin(f);
+    add(f, "crane", 40);
+    teach(f);
+    assert_int_equal(iterations, 3 * 32 / 8);
+    f->options.hooks = (struct train_hooks){0};
+}
+
 static void test_test_pictures_of_the_data_are_used_when_there_are_some(void **state)
 {
     struct fixture *f = *state;
@@ -312,6 +334,50 @@ static void test_pictures_that_the_model_has_are_left_out(void **state)
     struct image_view kept = dataset_view(f->pupil.album, DATA_TRAIN, 0);
     assert_ok(f->ctx, collection_add(f->data, DATA_TRAIN, label, &kept));
     assert_refused(f, DER_FORMAT, "nothing new");
+}
+
+/* Whether a picture that the pupil was trained on is among those that it is tested with. */
+static bool is_tested_with_trained(const struct fixture *f)
+{
+    const struct data_part *held = &f->pupil.album->part[DATA_TEST];
+    for (int64_t i = 0; i < held->n; i++)
+        if (picture_set_has(&f->pupil.basis.trained, &held->items[i].image))
+            return true;
+    return false;
+}
+
+/* A folder that is given again and again: whatever was trained on, kept or not, is never tested with. */
+static void test_pictures_that_were_trained_on_are_never_held_out(void **state)
+{
+    struct fixture *f = *state;
+    f->options.memory = 3;
+    add(f, "apple", 20);
+    add(f, "book", 20);
+    teach(f);
+    assert_int_equal(f->pupil.basis.trained.n, 32);
+    for (int lesson = 0; lesson < 3; lesson++) {
+        assert_int_equal(f->report.n_held_old + f->report.n_held_new, lesson == 0 ? 8 : 6);
+        f->options.seed++;
+        add(f, "apple", 1);
+        teach(f);
+        assert_false(is_tested_with_trained(f));
+    }
+}
+
+/* The same with test pictures of the data's own, all of them known: none of the others takes their place. */
+static void test_a_folder_with_tests_is_tested_with_these_when_it_is_given_again(void **state)
+{
+    struct fixture *f = *state;
+    add(f, "apple", 10);
+    add(f, "book", 10);
+    add_to(f, DATA_TEST, "apple", 3);
+    add_to(f, DATA_TEST, "book", 3);
+    teach(f);
+    add(f, "apple", 10);
+    teach(f);
+    assert_int_equal(f->report.n_held_old, 6);
+    assert_int_equal(f->report.n_taken, 30 - 2 * MEMORY);
+    assert_false(is_tested_with_trained(f));
 }
 
 static void test_what_a_model_is_cannot_be_changed_later(void **state)
@@ -510,9 +576,12 @@ int main(void)
         TEST(test_known_classes_alone_train_the_classifier_and_nothing_else),
         TEST(test_joined_pictures_compete_for_the_memory),
         TEST(test_classes_may_have_very_different_sizes),
+        TEST(test_keeping_everything_does_not_take_longer),
         TEST(test_test_pictures_of_the_data_are_used_when_there_are_some),
         TEST(test_nothing_needs_to_be_held_out),
         TEST(test_pictures_that_the_model_has_are_left_out),
+        TEST(test_pictures_that_were_trained_on_are_never_held_out),
+        TEST(test_a_folder_with_tests_is_tested_with_these_when_it_is_given_again),
         TEST(test_what_a_model_is_cannot_be_changed_later),
         TEST(test_a_new_model_may_begin_with_weights_of_others),
         TEST(test_weights_that_do_not_fit_are_refused_before_pictures_are_read),

@@ -191,7 +191,7 @@ static void test_a_basis_comes_back_or_is_refused(void **state)
     struct backend *be;
     struct resnet_spec spec;
     struct basis back;
-    struct basis basis = {.memory = 7, .target_params = INT64_C(1) << 40};
+    struct basis basis = {.memory = 1000000000, .target_params = INT64_C(1) << 40};
     float a[1024];
     float b[1024];
     char path[SCRATCH_PATH_MAX];
@@ -200,9 +200,13 @@ static void test_a_basis_comes_back_or_is_refused(void **state)
     assert_ok(f->ctx, resnet_spec_init(f->ctx, &spec, "resnet32", 1, 8, 8, 0.0625));
     assert_ok(f->ctx, extractor_new(be, &spec, &basis.last_full));
     assert_ok(f->ctx, param_set_init(basis.last_full->params, 1, 1));
+    uint64_t marks[] = {5, 6, UINT64_MAX};
+    basis.trained = (struct picture_set){.marks = marks, .n = 3};
     assert_ok(f->ctx, basis_write(&basis, MODEL, NULL, path));
     assert_ok(f->ctx, basis_read(be, NULL, path, &spec, &back));
-    assert_int_equal(back.memory, 7);
+    assert_int_equal(back.trained.n, 3);
+    assert_memory_equal(back.trained.marks, marks, sizeof marks);
+    assert_int_equal(back.memory, 1000000000);
     assert_true(back.target_params == basis.target_params);
     for (int i = 0; i < basis.last_full->params->n; i++) {
         assert_ok(f->ctx, param_read(basis.last_full->params, i, a));
@@ -211,6 +215,12 @@ static void test_a_basis_comes_back_or_is_refused(void **state)
         assert_memory_equal(a, b, n * sizeof *a);
     }
     basis_fini(&back);
+
+    marks[1] = marks[0];
+    assert_ok(f->ctx, basis_write(&basis, MODEL, NULL, path));
+    assert_int_equal(basis_read(be, NULL, path, &spec, &back), DER_FORMAT);
+    assert_non_null(strstr(f->ctx->error, "'trained.pictures' do not rise"));
+    marks[1]++;
 
     struct resnet_spec other = spec; /* a network that the file does not have */
     other.in_channels = 3;

@@ -5,14 +5,16 @@
 #include "store/tensor_list.h"
 
 #define PREFIX "last_full."
+#define TRAINED "trained.pictures"
 
-enum { MOST_MEMORY = 1000000 };
+enum { MOST_MEMORY = 1000000000 }; /* what the setting allows */
 
 static const int64_t MOST_PARAMS = INT64_C(1) << 53;
 
 void basis_fini(struct basis *basis)
 {
     extractor_free(basis->last_full);
+    picture_set_fini(&basis->trained);
     *basis = (struct basis){0};
 }
 
@@ -35,7 +37,10 @@ static enum der_status write_all(struct der_ctx *ctx, const struct basis *basis,
     struct tensor_list list;
     TRY(text_describe(ctx, writer, make_text(basis, model)));
     tensor_list_init(&list, ctx);
-    enum der_status status = tensor_list_add_params(&list, PREFIX, basis->last_full->params, false);
+    enum der_status status = tensor_list_add(&list, TRAINED, SAFETENSORS_I64, basis->trained.n, -1,
+                                             basis->trained.marks);
+    if (status == DER_OK)
+        status = tensor_list_add_params(&list, PREFIX, basis->last_full->params, false);
     if (status == DER_OK)
         status = tensor_list_write(&list, writer);
     tensor_list_fini(&list);
@@ -79,14 +84,39 @@ static enum der_status get_text(struct der_ctx *ctx, const char *path,
     return status;
 }
 
+/* Files were once written without them. */
+static enum der_status get_trained(struct der_ctx *ctx, const char *path,
+                                   struct safetensors_file *file, struct picture_set *set,
+                                   int *n_tensors)
+{
+    const struct safetensors_tensor *found = safetensors_find(file, TRAINED);
+    if (!found)
+        return DER_OK;
+    const struct safetensors_tensor wanted = {
+        .name = TRAINED, .dtype = SAFETENSORS_I64, .rank = 1, .dim = {found->dim[0]}};
+    TRY(safetensors_check(file, &wanted));
+    *set = (struct picture_set){.ctx = ctx, .n = wanted.dim[0]};
+    set->marks = mem_alloc(&ctx->mem, (size_t)set->n, sizeof *set->marks);
+    if (!set->marks)
+        return ctx_nomem(ctx);
+    TRY(safetensors_read(file, &wanted, SAFETENSORS_ANY, set->marks));
+    for (int64_t i = 1; i < set->n; i++)
+        if (set->marks[i] <= set->marks[i - 1])
+            return ctx_fail(ctx, DER_FORMAT, "%s: the fingerprints in '%s' do not rise", path,
+                            TRAINED);
+    ++*n_tensors;
+    return DER_OK;
+}
+
 static enum der_status read_all(struct backend *be, const char *path, struct safetensors_file *file,
                                 const struct resnet_spec *spec, struct basis *basis)
 {
     int n_tensors = 0;
     TRY(get_text(be->ctx, path, file, basis));
     TRY(extractor_is_stored(be->ctx, path, file, PREFIX, spec, &n_tensors));
+    TRY(get_trained(be->ctx, path, file, &basis->trained, &n_tensors));
     if (n_tensors != safetensors_count(file))
-        return ctx_fail(be->ctx, DER_FORMAT, "%s has %d tensors, but the network has %d", path,
+        return ctx_fail(be->ctx, DER_FORMAT, "%s has %d tensors, but %d are known", path,
                         safetensors_count(file), n_tensors);
     return extractor_restore(be, path, file, PREFIX, spec, &basis->last_full);
 }
@@ -99,5 +129,7 @@ enum der_status basis_read(struct backend *be, const struct io_calls *io, const 
     TRY(safetensors_open(be->ctx, io, path, &file));
     enum der_status status = read_all(be, path, file, spec, out);
     safetensors_close(file);
+    if (status != DER_OK)
+        basis_fini(out);
     return status;
 }

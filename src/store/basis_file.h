@@ -1,15 +1,18 @@
 /*
  * Basis files: what a model begins its next step with besides its pictures. That is the newest extractor before
- * it was pruned, which the next one starts from, and the settings that stay from step to step.
+ * it was pruned, which the next one starts from, which pictures it was trained on, and the settings that stay from
+ * step to step.
  */
 #ifndef STORE_BASIS_FILE_H
 #define STORE_BASIS_FILE_H
 
+#include "data/picture_set.h"
 #include "io/io_calls.h"
 #include "model/extractor.h"
 
 struct basis {
     struct extractor *last_full; /* owned */
+    struct picture_set trained;  /* all that it was ever trained on, kept or not */
     int memory;                  /* pictures kept of every class */
     int64_t target_params;       /* wanted size of an extractor; 0: the default */
 };
