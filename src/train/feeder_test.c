@@ -426,6 +426,51 @@ static void test_without_wish_or_use_nothing_is_held(void **state)
     close_fixture(&f);
 }
 
+/* A back end that has no room for a program while it holds images. */
+struct crowded {
+    struct backend_ops ops;
+    const struct backend_ops *own;
+    const struct resident *resident;
+    int n_refused;
+};
+
+static enum der_status compile_if_there_is_room(struct backend *be, const struct graph *g,
+                                                struct program **out)
+{
+    struct crowded *room = (struct crowded *)(uintptr_t)be->ops;
+    if (!room->resident->pixels[DATA_TRAIN])
+        return room->own->compile(be, g, out);
+    room->n_refused++;
+    return ctx_nomem(be->ctx);
+}
+
+/* No room for the networks beside the images: these go, and nothing else changes. */
+static void make_room(struct fixture *f)
+{
+    struct outcome *streamed = malloc(sizeof *streamed);
+    struct outcome *crowded = malloc(sizeof *crowded);
+    assert_non_null(streamed);
+    assert_non_null(crowded);
+    train(f, NULL, streamed);
+    struct crowded room = {.ops = *f->be->ops, .own = f->be->ops, .resident = &f->resident};
+    room.ops.compile = compile_if_there_is_room;
+    f->be->ops = &room.ops;
+    train(f, &f->resident, crowded);
+    f->be->ops = room.own;
+    assert_int_equal(room.n_refused, 1);
+    assert_true(f->resident.is_refused[DATA_TRAIN]);
+    assert_null(f->resident.pixels[DATA_TRAIN]);
+    assert_memory_equal(streamed, crowded, sizeof *crowded);
+    free(streamed);
+    free(crowded);
+}
+
+static void test_images_make_room_for_networks(void **state)
+{
+    (void)state;
+    for_each_back_end(make_room);
+}
+
 /* No room for the images: one warning, and batches are streamed. */
 static void test_images_that_do_not_fit_are_streamed(void **state)
 {
@@ -491,6 +536,7 @@ int main(void)
         cmocka_unit_test(test_a_network_is_the_same_however_it_was_fed),
         cmocka_unit_test(test_without_wish_or_use_nothing_is_held),
         cmocka_unit_test(test_images_that_do_not_fit_are_streamed),
+        cmocka_unit_test(test_images_make_room_for_networks),
         cmocka_unit_test(test_every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

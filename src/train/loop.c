@@ -166,6 +166,36 @@ static enum der_status begin_epoch(struct run *run, const struct moment *now)
     return feeder_start(run->feeder, (uint32_t)now->epoch, run->scalars);
 }
 
+static enum der_status open_feeder(struct run *run)
+{
+    const struct stage *stage = run->stage;
+    const struct feeder_options options = {.be = stage->be,
+                                           .resident = stage->resident,
+                                           .data = &stage->data,
+                                           .n_losses = stage->n_losses,
+                                           .ranks = true};
+    return feeder_new(run->ctx, &options, &run->feeder);
+}
+
+/* The programs for the batch at hand. The first of a stage needs the most memory of all: where it does not fit
+ * beside the images that the back end holds, these make room and come from the host. */
+static enum der_status compile(struct run *run, const struct moment *now, int *rows,
+                               struct stage_program *program)
+{
+    const struct stage *stage = run->stage;
+    enum der_status status = stage->ops->program(stage->self, *rows, program);
+    if (status != DER_NOMEM || run->iterations > 0 || !stage->resident)
+        return status;
+    feeder_free(run->feeder);
+    run->feeder = NULL;
+    if (!resident_let_go(stage->resident))
+        return status;
+    TRY(open_feeder(run));
+    TRY(feeder_start(run->feeder, (uint32_t)now->epoch, run->scalars));
+    TRY(feeder_next(run->feeder, rows));
+    return stage->ops->program(stage->self, *rows, program);
+}
+
 static enum der_status run_epoch(struct run *run, int epoch)
 {
     const struct stage *stage = run->stage;
@@ -182,7 +212,7 @@ static enum der_status run_epoch(struct run *run, int epoch)
         TRY(feeder_next(run->feeder, &rows));
         if (rows == 0)
             break;
-        TRY(stage->ops->program(stage->self, rows, &program));
+        TRY(compile(run, &now, &rows, &program));
         TRY(feeder_run(run->feeder, &program));
         run->iterations++;
         bool epoch_done = now.iteration + 1 == now.n_iterations;
@@ -202,12 +232,7 @@ static enum der_status open_run(struct run *run)
 {
     const struct stage *stage = run->stage;
     struct mem *mem = &run->ctx->mem;
-    const struct feeder_options options = {.be = stage->be,
-                                           .resident = stage->resident,
-                                           .data = &stage->data,
-                                           .n_losses = stage->n_losses,
-                                           .ranks = true};
-    TRY(feeder_new(run->ctx, &options, &run->feeder));
+    TRY(open_feeder(run));
     size_t n = (size_t)feeder_batches(run->feeder);
     if (n == 0)
         return ctx_fail(run->ctx, DER_ARG, "%s: there are no images to train on", stage->name);

@@ -32,11 +32,20 @@ static enum der_status upload(struct buffer *buffer, const uint8_t *pixels, size
     return DER_OK;
 }
 
+static void refuse(struct resident *resident, enum data_split split, size_t bytes)
+{
+    struct der_ctx *ctx = resident->be->ctx;
+    resident->is_refused[split] = true;
+    ctx_log(ctx, DER_LOG_WARNING,
+            "%s: its %zu MiB do not fit beside the networks (%s); batches "
+            "are streamed",
+            resident->set->path, bytes >> 20, der_ctx_error(ctx));
+}
+
 enum der_status resident_pixels(struct resident *resident, enum data_split split,
                                 struct buffer **out)
 {
     size_t bytes;
-    struct der_ctx *ctx = resident->be->ctx;
     *out = resident->pixels[split];
     if (*out || !resident->is_wanted || resident->is_refused[split] ||
         !can_be_held(resident->set, split, &bytes))
@@ -45,11 +54,7 @@ enum der_status resident_pixels(struct resident *resident, enum data_split split
     /* FEED sees the bytes as words. */
     enum der_status status = buffer_new(resident->be, (bytes + 3) / 4 * 4, &buffer);
     if (status == DER_NOMEM) {
-        resident->is_refused[split] = true;
-        ctx_log(ctx, DER_LOG_WARNING,
-                "%s: its %zu MiB do not fit beside the networks (%s); batches "
-                "are streamed",
-                resident->set->path, bytes >> 20, der_ctx_error(ctx));
+        refuse(resident, split, bytes);
         return DER_OK;
     }
     TRY(status);
@@ -60,4 +65,18 @@ enum der_status resident_pixels(struct resident *resident, enum data_split split
     }
     resident->pixels[split] = *out = buffer;
     return DER_OK;
+}
+
+bool resident_let_go(struct resident *resident)
+{
+    bool was_held = false;
+    for (int split = 0; split < DATA_SPLITS; split++) {
+        size_t bytes;
+        if (!resident->pixels[split] || !can_be_held(resident->set, (enum data_split)split, &bytes))
+            continue;
+        was_held = true;
+        refuse(resident, (enum data_split)split, bytes);
+    }
+    resident_fini(resident);
+    return was_held;
 }

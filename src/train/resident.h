@@ -25,4 +25,8 @@ void resident_fini(struct resident *resident);
 NODISCARD enum der_status resident_pixels(struct resident *resident, enum data_split split,
                                           struct buffer **out);
 
+/* Makes room for something that did not fit: whatever is held is let go of, and batches are streamed from then on.
+ * False: nothing was held. No feeder may be using it. */
+bool resident_let_go(struct resident *resident);
+
 #endif
