@@ -47,6 +47,7 @@ static enum der_status read_config(struct der_ctx *ctx, const char *source, cons
     TRY(json_get_object(ctx, source, root, "settings", &settings));
     TRY(config_from_json(ctx, source, settings, &out->config));
     TRY(copy_text(ctx, source, root, "data_kind", out->data_kind));
+    TRY(copy_text(ctx, source, root, "data_checksum", out->data_checksum));
     TRY(copy_text(ctx, source, root, "precision", out->precision));
     out->has_init = cJSON_HasObjectItem(root, "init");
     TRY(json_get_int(ctx, source, root, "train_images", 0, MAX_COUNT, &out->train_images));

@@ -25,6 +25,7 @@ struct run_outcome {
     struct config config;
     char data_kind[CONFIG_NAME];       /* "cifar100", "synth" ... */
     int64_t train_images, test_images; /* of the whole set */
+    char data_checksum[CONFIG_NAME];   /* tells sets with as many images apart */
     int n_classes;
     char precision[CONFIG_NAME]; /* "f32" ... */
     int max_steps;               /* it was to end after so many steps; 0: with the protocol */
