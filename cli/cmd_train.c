@@ -77,7 +77,7 @@ static const struct option options[] = {
      .argument = "RUN",
      .help = "folder to make for the model, the metrics and the state",
      .more = "Every setting used is in `config.json` there, one object an epoch and one a step in "
-             "`metrics.jsonl`.",
+             "`metrics.jsonl`. A run that fails before its first epoch is done leaves neither.",
      .at = AT(train.out)},
     {.name = "resume",
      .type = OPTION_FLAG,

@@ -91,7 +91,8 @@ struct der_train_result {
 };
 
 /* Trains and tests. A run with a folder can be ended at any moment, by the cancel function or by force: its
- * latest save stays good. */
+ * latest save stays good. One that fails before its first epoch is done leaves no run in the folder, and another
+ * can begin there. */
 DER_API DER_NODISCARD enum der_status der_train(struct der_ctx *ctx,
                                                 const struct der_train_options *options,
                                                 struct der_train_result *result);

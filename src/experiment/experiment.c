@@ -315,6 +315,9 @@ enum der_status experiment_run(struct der_ctx *ctx, const struct experiment_opti
     x.saved = x.start;
     *out = (struct experiment_summary){0};
     enum der_status status = run(&x, out);
+    /* What cannot begin must not be in the way of another try; what was stopped is to be resumed. */
+    if (status != DER_OK && status != DER_CANCELLED)
+        run_folder_withdraw(x.folder);
     experiment_close(&x);
     return status;
 }

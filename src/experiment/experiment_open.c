@@ -105,6 +105,9 @@ static enum der_status open_learner(struct experiment *x)
             .every = o->save_every, .save = experiment_save_point, .user = x};
     TRY(choose_augment(x, true, &learner.train_augment));
     TRY(choose_augment(x, false, &learner.test_augment));
+    /* Images of a wrong size are better met now than by a run that has begun, or after its first step. */
+    TRY(loader_check(x->ctx, x->set, DATA_TRAIN, &learner.train_augment));
+    TRY(loader_check(x->ctx, x->set, x->test_split, &learner.test_augment));
     const struct augment_spec *image = &learner.train_augment;
     TRY(resnet_spec_init(x->ctx, &learner.spec, config->network, image->channels, image->height,
                          image->width, config->width));

@@ -74,6 +74,10 @@ expect_code 2 "so is an unknown setting" "$DER" train --data "$data" --set lamda
 check "with a suggestion too" one_line err "did you mean 'lambda_s'"
 expect_code 2 "a preset wants its data set" "$DER" train --data "$data" --preset cifar100-b0-10
 check "and says how many classes" one_line err "100 classes"
+expect_code 2 "and its size of images" "$DER" train --preset cifar100-b0-5 \
+    --data synth:classes=100,train=4,test=2,size=16,seed=1 "${tiny[@]}" --out run-size
+check "which it names" one_line err "makes 32x32 without resizing, images of .* are 16x16"
+check "before the folder of the run is made" test ! -e run-size
 expect_code 2 "memory belongs to the protocol" \
     "$DER" train --data "$data" --preset cifar100-b0-10 --set memory=5000
 check "and the message says so" one_line err "custom"
@@ -118,9 +122,9 @@ check "and only they are used then" grep -q '^2 classes in 1 step, 6 training im
 for class in cat dog owl; do
     head -c 100 "${photos[0]}" >"photos/$class/broken.jpg"
 done
-expect_code 3 "an image that does not decode ends the run" "$DER" train "${folder[@]}"
+expect_code 3 "an image that does not decode ends the run" "$DER" train "${folder[@]}" --out run-bad
 check "and is named" grep -q '^der: .*photos/.*/broken.jpg' err
-expect_code 0 "or is skipped" "$DER" train "${folder[@]}" --bad-images skip
+expect_code 0 "or is skipped, in the same folder" "$DER" train "${folder[@]}" --bad-images skip --out run-bad
 
 # An interrupt ends the run cleanly. The files are emptied here, not by the background process: the loop
 # must not take an older message for the run's own.
