@@ -87,7 +87,9 @@ static const struct option options[] = {
              "there is no run yet, it begins. The run knows its settings, its data, its back end, "
              "precision and "
              "number of threads, what it measures, its last step and what it does with bad images; "
-             "they may be left out, and what is given must be the same. Only "
+             "they may be left out, and what is given must be the same; settings that are not "
+             "given are "
+             "the run's, whatever a preset has. Only "
              "`--device` may be "
              "another: the run then goes on there, in f32 unless `--precision` says otherwise, and "
              "a warning tells "
@@ -266,10 +268,21 @@ static void collect(const struct request *f, struct assignments *a)
         a->all[a->n++] = f->settings.text[i];
 }
 
-/* Was anything said about settings? A run that goes on knows its own. */
-static bool has_settings(const struct request *f, const struct assignments *a)
+/* What was said about settings. A run that goes on knows its own: they stay NULL when nothing was. */
+static enum der_status settle(struct der_ctx *ctx, const struct request *f,
+                              struct der_settings **out)
 {
-    return f->preset || f->method || a->n > 0;
+    struct assignments a = {0};
+    collect(f, &a);
+    const struct der_settings_given given = {
+        .preset = f->preset, .method = f->method, .assignments = a.all, .n_assignments = a.n};
+    *out = NULL;
+    if (!f->train.resume)
+        return der_settings_new(ctx, f->preset ? f->preset : "custom",
+                                f->method ? f->method : "der", a.all, a.n, out);
+    if (!f->preset && !f->method && a.n == 0)
+        return DER_OK;
+    return der_settings_resume(ctx, f->train.out, &given, out);
 }
 
 static enum exit_code start(struct request *f)
@@ -279,15 +292,10 @@ static enum exit_code start(struct request *f)
         .threads = f->threads, .log = show_log, .log_user = f, .cache_dir = cache_dir(path)};
     struct der_settings *settings = NULL;
     struct der_ctx *ctx;
-    struct assignments assignments = {0};
-    collect(f, &assignments);
     enum der_status status = der_ctx_new(&ctx_options, &ctx);
     if (status != DER_OK)
         return fail_status(NULL, status);
-    if (!f->train.resume || has_settings(f, &assignments))
-        status =
-            der_settings_new(ctx, f->preset ? f->preset : "custom", f->method ? f->method : "der",
-                             assignments.all, assignments.n, &settings);
+    status = settle(ctx, f, &settings);
     f->train.settings = settings;
     enum exit_code code = status == DER_OK ? train(ctx, f) : fail_status(ctx, status);
     der_settings_free(settings);

@@ -169,6 +169,82 @@ static void test_a_run_tells_how_it_was_started(void **state)
     assert_false(start.has_run);
 }
 
+static enum der_status resume_with(struct fixture *f, const struct der_settings_given *given)
+{
+    struct der_settings *settings;
+    const char *path = scratch_path(&f->scratch, "run");
+    enum der_status status = der_settings_resume(f->ctx, path, given, &settings);
+    assert_true((settings != NULL) == (status == DER_OK));
+    der_settings_free(settings);
+    return status;
+}
+
+static void test_settings_to_go_on_with_are_completed_by_the_runs(void **state)
+{
+    struct fixture *f = *state;
+    const char *assignments[] = {"lr=0.25", "drops=7,9"};
+    struct der_settings_given given = {.assignments = assignments, .n_assignments = 2};
+    struct der_settings *settings;
+    const char *json;
+    f->run.config.representation.lr = 0.25;
+    f->run.config.representation.epochs = 10;
+    f->run.config.representation.warmup_epochs =
+        0; /* drops that a new run of the preset could not have */
+    f->run.config.representation.n_drops = 2;
+    f->run.config.representation.drop[0] = 7;
+    f->run.config.representation.drop[1] = 9;
+    made_run_write(f->ctx, &f->scratch, "run", &f->run);
+    assert_ok(f->ctx,
+              der_settings_resume(f->ctx, scratch_path(&f->scratch, "run"), &given, &settings));
+    assert_ok(f->ctx, der_settings_json(settings, &json));
+    assert_non_null(strstr(json, "\"epochs\":\t10,"));
+    der_settings_free(settings);
+    given = (struct der_settings_given){.preset = "custom", .method = "der"};
+    assert_ok(f->ctx, resume_with(f, &given));
+    given.method = "finetune";
+    assert_int_equal(resume_with(f, &given), DER_ARG);
+    assert_non_null(
+        strstr(der_ctx_error(f->ctx), "other settings: method=der, not finetune. Give"));
+    given = (struct der_settings_given){.preset = "costum"};
+    assert_int_equal(resume_with(f, &given), DER_ARG);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "did you mean 'custom'?"));
+    given = (struct der_settings_given){.assignments = assignments, .n_assignments = 1};
+    assignments[0] = "lamda_s=1";
+    assert_int_equal(resume_with(f, &given), DER_ARG);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "lambda_s"));
+}
+
+static void test_settings_of_a_run_that_is_to_begin_are_those_of_a_new_one(void **state)
+{
+    struct fixture *f = *state;
+    const char *assignments[] = {"seed=7"};
+    const struct der_settings_given given = {.assignments = assignments, .n_assignments = 1};
+    struct der_settings *settings;
+    const char *json;
+    assert_ok(f->ctx,
+              der_settings_resume(f->ctx, scratch_path(&f->scratch, "none"), &given, &settings));
+    assert_ok(f->ctx, der_settings_json(settings, &json));
+    assert_non_null(strstr(json, "\"seed\":\t7,"));
+    assert_non_null(strstr(json, "\"preset\":\t\"custom\","));
+    der_settings_free(settings);
+}
+
+/* What does not fit into the sentence is left out whole. */
+static void test_settings_that_differ_are_told_whole_or_not_at_all(void **state)
+{
+    struct fixture *f = *state;
+    char order[CONFIG_PATH] = "order=";
+    const char *assignments[] = {order, "seed=7"};
+    const struct der_settings_given given = {.assignments = assignments, .n_assignments = 2};
+    made_run_write(f->ctx, &f->scratch, "run", &f->run);
+    memset(order + strlen(order), 'x', 200);
+    assert_int_equal(resume_with(f, &given), DER_ARG);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "xxx; seed=1993, not 7. Give the same"));
+    memset(order + strlen(order), 'x', 40);
+    assert_int_equal(resume_with(f, &given), DER_ARG);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "settings: order; seed=1993, not 7. Give"));
+}
+
 static void test_failed_allocations_of_a_run_are_told(void **state)
 {
     struct fixture *f = *state;
@@ -279,6 +355,9 @@ int main(void)
         TEST(test_a_run_that_is_worked_on_is_seen),
         TEST(test_a_folder_without_a_run_is_refused),
         TEST(test_a_run_tells_how_it_was_started),
+        TEST(test_settings_to_go_on_with_are_completed_by_the_runs),
+        TEST(test_settings_of_a_run_that_is_to_begin_are_those_of_a_new_one),
+        TEST(test_settings_that_differ_are_told_whole_or_not_at_all),
         TEST(test_failed_allocations_of_a_run_are_told),
         TEST(test_plans_have_the_networks_published_sizes),
         TEST(test_a_plan_as_json),

@@ -6,6 +6,8 @@
 #include "api/api_json.h"
 #include "api/api_settings.h"
 #include "config/config_json.h"
+#include "config/override.h"
+#include "config/preset.h"
 #include "experiment/records.h"
 #include "experiment/run_files.h"
 #include "experiment/run_folder.h"
@@ -31,6 +33,18 @@ struct der_run {
 };
 
 /* ---- reading ------------------------------------------------------------------------------------- */
+
+static enum der_status settings_of(struct der_ctx *ctx, const struct config *config,
+                                   struct der_settings **out)
+{
+    struct der_settings *settings = mem_zalloc(&ctx->mem, 1, sizeof *settings);
+    *out = settings;
+    if (!settings)
+        return ctx_nomem(ctx);
+    settings->ctx = ctx;
+    settings->config = *config;
+    return DER_OK;
+}
 
 static enum der_status read_state(struct der_run *run, const char *path)
 {
@@ -68,11 +82,7 @@ static enum der_status read_run(struct der_run *run, const char *path)
     TRY(lock_is_held(ctx, path, &run->is_running));
     TRY(read_state(run, path));
     TRY(find_model(run, path));
-    run->settings = mem_zalloc(&ctx->mem, 1, sizeof *run->settings);
-    if (!run->settings)
-        return ctx_nomem(ctx);
-    run->settings->ctx = ctx;
-    run->settings->config = run->outcome.config;
+    TRY(settings_of(ctx, &run->outcome.config, &run->settings));
     TRY(setting_find(ctx, "method", &method));
     setting_format(method, &run->outcome.config, run->method);
     return DER_OK;
@@ -164,6 +174,53 @@ enum der_status der_run_start(struct der_ctx *ctx, const char *path, struct der_
     enum der_status status = run_record_read(ctx, path, &record);
     if (status == DER_OK)
         status = fill_start(ctx, path, &record, out);
+    run_record_fini(&record);
+    return status;
+}
+
+/* ---- going on with its settings ------------------------------------------------------------------ */
+
+static enum der_status store_one(struct der_ctx *ctx, const char *key, const char *value,
+                                 struct config *config)
+{
+    const struct setting *setting;
+    TRY(setting_find(ctx, key, &setting));
+    return setting_store(ctx, setting, value, config);
+}
+
+/* The settings of a run, with what is given in their places: what differs then was given. */
+static enum der_status check_given(struct der_ctx *ctx, const char *path,
+                                   const struct run_record *record,
+                                   const struct der_settings_given *given)
+{
+    struct config config = record->config;
+    const struct preset *preset;
+    if (given->preset) {
+        TRY(preset_find(ctx, given->preset, &preset));
+        TRY(store_one(ctx, "preset", given->preset, &config));
+    }
+    if (given->method)
+        TRY(store_one(ctx, "method", given->method, &config));
+    TRY(config_store(ctx, &config, given->assignments, given->n_assignments));
+    return run_record_check_settings(ctx, record, path, &config);
+}
+
+enum der_status der_settings_resume(struct der_ctx *ctx, const char *path,
+                                    const struct der_settings_given *given,
+                                    struct der_settings **out)
+{
+    struct run_record record;
+    bool has_run;
+    *out = NULL;
+    TRY(run_folder_has_run(ctx, path, &has_run));
+    if (!has_run)
+        return der_settings_new(ctx, given->preset ? given->preset : "custom", given->method,
+                                given->assignments, given->n_assignments, out);
+    enum der_status status = run_record_read(ctx, path, &record);
+    if (status == DER_OK)
+        status = check_given(ctx, path, &record, given);
+    if (status == DER_OK)
+        status = settings_of(ctx, &record.config, out);
     run_record_fini(&record);
     return status;
 }

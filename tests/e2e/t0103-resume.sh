@@ -66,6 +66,15 @@ refused() { # NAME PATTERN FLAGS...: refused by name, and nothing changed
 refused "another setting" 'batch=16, not 32. Give the same' "${run_flags[@]}" --set batch=32
 refused "another seed" 'seed=1993, not 5' "${run_flags[@]}" --seed 5
 refused "another preset" 'preset=custom, not cifar100-b0-10' --preset cifar100-b0-10 --threads 1
+refused "another setting alone" 'other settings: batch=16, not 32. Give' --set batch=32
+refused "another method alone" 'other settings: method=der, not joint. Give' --method joint
+refused "an unknown preset" "did you mean 'cifar100-b0-10'" --preset cifar100-b0-1O
+many=()
+for key in first_epochs epochs classifier_epochs batch memory step_classes base_classes warmup_epochs test_batch per_class \
+    first_warmup_epochs first_classes; do
+    many+=(--set "$key=999")
+done
+refused "a lot" '[a-z_]*=[0-9]*, not 999; \.\.\. Give the same ones, or none: they are known$' "${many[@]}"
 refused "another data set" "is not the data set that the run was started with ($data)" \
     "${run_flags[@]}" --data "${data/seed=1/seed=2}"
 refused "another precision" "precision 'f32' .* 'bf16'" "${run_flags[@]}" --precision bf16
@@ -78,6 +87,13 @@ check "refusals leave the run alone" diff -r half kept
 expect_code 3 "a full disk ends the run" bash -c 'trap "" XFSZ; ulimit -f 400; exec "$@"' sh \
     "$DER" train "${run_flags[@]}" --out half --resume
 check "with one message" one_line err 'cannot write half/state.safetensors'
+cp -r kept said
+expect_code 0 "some of what is the same can be said" "$DER" train --out said --resume --quiet --save-every 2 \
+    --seed 1993 --method der --preset custom --set epochs=8 --set target_params=20000
+check "and the run ends as if nothing had happened" same_run whole said
+expect_code 0 "of a finished run as well" "$DER" train --out said --resume --set epochs=8
+expect_code 2 "but nothing else" "$DER" train --out said --resume --set epochs=9
+check "which is named" one_line err 'other settings: epochs=8, not 9. Give'
 expect_code 0 "settings, data, device and threads need not be repeated" "$DER" train --out half --resume --save-every 2
 check "and the run ends as if nothing had happened" same_run whole half
 
