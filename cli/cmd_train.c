@@ -95,7 +95,8 @@ static const struct option options[] = {
              "a warning tells "
              "that it will not end with the same bytes. Another version of oneDNN is warned about. "
              "A finished run is "
-             "left alone.",
+             "left alone; `--data` and `--class-list` are compared with its own if they have other "
+             "names.",
      .at = AT(train.resume)},
     {.name = "save-every",
      .type = OPTION_INT,

@@ -247,6 +247,21 @@ static enum der_status settle(struct experiment *x)
     return DER_OK;
 }
 
+static bool is_same_name(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* The data that a finished run is given. Under the name that it was started with they are believed, since nothing
+ * will be read of them, and opening a large set takes its time; under another they are compared. */
+static enum der_status check_given_data(struct experiment *x)
+{
+    const struct experiment_options *o = &x->options;
+    if (is_same_name(o->data, x->record.data) && is_same_name(o->class_list, x->record.class_list))
+        return DER_OK;
+    return experiment_open_data(x);
+}
+
 /* A finished run says what it found; nothing of it is touched that has its place. */
 static enum der_status recall(struct experiment *x, struct experiment_summary *summary)
 {
@@ -259,8 +274,10 @@ static enum der_status recall(struct experiment *x, struct experiment_summary *s
         experiment_report(file->state.metrics, &summary->last);
     }
     state_close(file);
-    if (summary->was_finished)
-        TRY(run_folder_is_whole(x->ctx, x->options.out, &is_whole));
+    if (!summary->was_finished)
+        return DER_OK;
+    TRY(check_given_data(x));
+    TRY(run_folder_is_whole(x->ctx, x->options.out, &is_whole));
     return is_whole ? DER_OK : settle(x);
 }
 

@@ -48,6 +48,8 @@ static inline int experiment_first_step(const struct experiment *x)
 
 /* experiment_open.c */
 NODISCARD enum der_status experiment_open(struct experiment *x);
+/* Data set and order of the classes alone: of a resumed run, they must be what it was started with. */
+NODISCARD enum der_status experiment_open_data(struct experiment *x);
 void experiment_close(struct experiment *x);
 
 /* experiment_save.c: to the run folder, and back from it. */

@@ -14,7 +14,7 @@
 
 static const double DEFAULT_HOLDOUT = 0.2; /* of a set without test images */
 
-static enum der_status open_data(struct experiment *x)
+enum der_status experiment_open_data(struct experiment *x)
 {
     const struct config *config = &x->options.config;
     struct dataset_options which = {.class_list = x->options.class_list,
@@ -201,7 +201,7 @@ enum der_status experiment_open(struct experiment *x)
     if (!x->options.backend)
         x->options.backend = backend_default();
     TRY(config_check(x->ctx, &x->options.config));
-    TRY(open_data(x));
+    TRY(experiment_open_data(x));
     TRY(open_classes(x));
     TRY(open_views(x));
     TRY(open_metrics(x));

@@ -17,10 +17,30 @@ check "a run has these files" diff <(cd whole && printf '%s\n' *) <(printf '%s\n
 fingerprint whole >before
 expect_code 0 "a finished run has nothing to go on with" "$DER" train --out whole --resume
 check "and says so" grep -q '^whole: this run is finished: 4 classes in 2 steps, average' out
+expect_code 0 "its data may be given, under their name" "$DER" train --out whole --resume --data "$data"
+expect_code 0 "or another" "$DER" train --out whole --resume --data "$data,size=16"
+for other in "${data/seed=1/seed=2}" nowhere; do
+    check_fails "data that are not its own are refused: $other" "$DER" train --out whole --resume --data "$other"
+    check "and named" one_line err "${other//./\\.}"
+done
 fingerprint whole >after
 check "and is not touched" cmp before after
 expect_code 2 "a finished run is not overwritten" "$DER" train "${run_flags[@]}" --out whole
 check "and the message says what to do" one_line err "whole holds a run already; resume it"
+
+photos=("$root"/tests/data/fixtures/jpeg/*.jpg)
+mkdir -p photos/cat photos/dog
+cp "${photos[@]:0:4}" photos/cat
+cp "${photos[@]:0:4}" photos/dog
+printf 'dog\ncat\n' >list
+expect_code 0 "a run on pictures" "$DER" train --data photos --class-list list --threads 1 --quiet --out pictures \
+    --set network=resnet18 --set width=0.05 --set epochs=1 --set batch=4 --set lr=0.01 --set order=seed:1
+mv photos album
+cp list names
+expect_code 0 "takes the same ones elsewhere" "$DER" train --out pictures --resume --data album --class-list names
+expect_code 0 "and its own when they are gone" "$DER" train --out pictures --resume --data photos --class-list list
+expect_code 3 "not a list of classes that is not there" "$DER" train --out pictures --resume --data album --class-list none
+check "which is named" one_line err none
 
 # A run that was killed with its last state saved and its last files not in their places yet, each of them.
 first_step() { # RUN: puts the files there that the run had after its first step
