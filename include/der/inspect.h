@@ -115,7 +115,8 @@ DER_API void der_run_free(struct der_run *run);
 
 DER_API struct der_run_info der_run_info(const struct der_run *run);
 
-/* Finished step `index`, from 0, of steps_done. */
+/* Finished step `index`, from 0, of steps_done. Where joint training waits for the last step, the ones before it have
+ * accuracies of NAN and no parameters. */
 DER_API DER_NODISCARD enum der_status der_run_step(const struct der_run *run, int index,
                                                    struct der_run_step *out);
 

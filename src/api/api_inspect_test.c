@@ -82,6 +82,33 @@ static void test_a_finished_run_tells_its_numbers(void **state)
     der_run_free(run);
 }
 
+/* Its one record is that of the last step, and all are done then. */
+static void test_joint_training_at_the_end_has_done_all_steps(void **state)
+{
+    struct fixture *f = *state;
+    struct der_run_step step;
+    preset_use_method(&f->run.config, METHOD_JOINT);
+    f->run.config.joint_last = true;
+    f->run.n_steps = 1;
+    struct der_run *run = open_run(f);
+    struct der_run_info info = der_run_info(run);
+    assert_int_equal(info.n_steps, 3);
+    assert_int_equal(info.steps_done, 3);
+    assert_true(info.last_top1 == 60.0 && info.avg_top1 == 60.0);
+    assert_ok(f->ctx, der_run_step(run, 1, &step));
+    assert_true(step.step == 2 && isnan(step.top1) && isnan(step.top5) && step.params == 0);
+    assert_ok(f->ctx, der_run_step(run, 2, &step));
+    assert_true(step.step == 3 && step.top1 == 60.0 && step.params == 1000);
+    assert_int_equal(der_run_step(run, 3, &step), DER_ARG);
+    der_run_free(run);
+    f->run.n_steps = 0;
+    f->run.is_partial = true;
+    run = open_run(f);
+    info = der_run_info(run);
+    assert_true(info.steps_done == 0 && info.n_steps == 3);
+    der_run_free(run);
+}
+
 static void test_a_run_as_json(void **state)
 {
     struct fixture *f = *state;
@@ -351,6 +378,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_a_finished_run_tells_its_numbers),
+        TEST(test_joint_training_at_the_end_has_done_all_steps),
         TEST(test_a_run_as_json),
         TEST(test_a_run_that_is_worked_on_is_seen),
         TEST(test_a_folder_without_a_run_is_refused),

@@ -235,47 +235,56 @@ static double mean(const double *values, int n)
     return n > 0 ? sum / n : NAN;
 }
 
+/* Steps of the protocol that are behind it, whether each was tested or not. */
+static int steps_done(const struct run_outcome *o)
+{
+    return o->n_steps > 0 ? run_step_number(o, o->n_steps - 1) : 0;
+}
+
 struct der_run_info der_run_info(const struct der_run *run)
 {
     const struct run_outcome *o = &run->outcome;
     int n = o->n_steps;
-    return (struct der_run_info){
-        .state = o->state == RUN_DONE ? DER_RUN_DONE : DER_RUN_PARTIAL,
-        .has_ended = o->has_ended,
-        .is_running = run->is_running,
-        .has_model = run->has_model,
-        .preset = o->config.preset,
-        .method = run->method,
-        .network = o->config.network,
-        .data_kind = o->data_kind,
-        .precision = o->precision,
-        .n_classes = o->n_classes,
-        .train_images = o->train_images,
-        .test_images = o->test_images,
-        .steps_done = n,
-        .n_steps = run_records_last_alone(o) ? 1 : config_steps(&o->config, o->n_classes),
-        .phase = run->phase,
-        .epochs_saved = run->epochs_saved,
-        .last_top1 = n > 0 ? o->top1[n - 1] : NAN,
-        .last_top5 = n > 0 ? o->top5[n - 1] : NAN,
-        .avg_top1 = mean(o->top1, n),
-        .avg_top5 = mean(o->top5, n),
-        .avg_params = mean(o->params, n),
-        .bwt = o->bwt,
-        .fwt = o->fwt,
-        .classifier_bound = o->bound};
+    return (struct der_run_info){.state = o->state == RUN_DONE ? DER_RUN_DONE : DER_RUN_PARTIAL,
+                                 .has_ended = o->has_ended,
+                                 .is_running = run->is_running,
+                                 .has_model = run->has_model,
+                                 .preset = o->config.preset,
+                                 .method = run->method,
+                                 .network = o->config.network,
+                                 .data_kind = o->data_kind,
+                                 .precision = o->precision,
+                                 .n_classes = o->n_classes,
+                                 .train_images = o->train_images,
+                                 .test_images = o->test_images,
+                                 .steps_done = steps_done(o),
+                                 .n_steps = config_steps(&o->config, o->n_classes),
+                                 .phase = run->phase,
+                                 .epochs_saved = run->epochs_saved,
+                                 .last_top1 = n > 0 ? o->top1[n - 1] : NAN,
+                                 .last_top5 = n > 0 ? o->top5[n - 1] : NAN,
+                                 .avg_top1 = mean(o->top1, n),
+                                 .avg_top5 = mean(o->top5, n),
+                                 .avg_params = mean(o->params, n),
+                                 .bwt = o->bwt,
+                                 .fwt = o->fwt,
+                                 .classifier_bound = o->bound};
 }
 
 enum der_status der_run_step(const struct der_run *run, int index, struct der_run_step *out)
 {
     const struct run_outcome *o = &run->outcome;
+    int n = steps_done(o);
     *out = (struct der_run_step){0};
-    if (index < 0 || index >= o->n_steps)
-        return ctx_fail(run->ctx, DER_ARG, "there is no step %d; %d are done", index, o->n_steps);
-    *out = (struct der_run_step){.step = run_step_number(o, index),
-                                 .top1 = o->top1[index],
-                                 .top5 = o->top5[index],
-                                 .params = (int64_t)o->params[index]};
+    if (index < 0 || index >= n)
+        return ctx_fail(run->ctx, DER_ARG, "there is no step %d; %d are done", index, n);
+    int record = index - (n - o->n_steps); /* those without a record come first */
+    *out = (struct der_run_step){.step = index + 1, .top1 = NAN, .top5 = NAN};
+    if (record < 0)
+        return DER_OK;
+    out->top1 = o->top1[record];
+    out->top5 = o->top5[record];
+    out->params = (int64_t)o->params[record];
     return DER_OK;
 }
 

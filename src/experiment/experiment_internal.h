@@ -25,6 +25,8 @@ struct experiment {
     struct state_file *from; /* where a resumed run stands; NULL: at the beginning */
     struct incremental *metrics;
     int n_steps;
+    int first_class[LEARNER_MAX_STEPS +
+                    1];       /* of every step of the protocol, and the end of the last */
     uint64_t init_checksum;   /* of the file of weights, where there is one and it is needed */
     struct evaluation tested; /* the latest test; zero before the first */
     double *representation;   /* [n_steps, n_steps] A^i_j, where measured */

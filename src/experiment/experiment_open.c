@@ -188,6 +188,9 @@ static enum der_status open_metrics(struct experiment *x)
                         "%d classes in steps of %d are %d steps; at most %d can be",
                         x->set->n_classes, x->options.config.step_classes, n, LEARNER_MAX_STEPS);
     x->n_steps = x->options.max_steps > 0 && x->options.max_steps < n ? x->options.max_steps : n;
+    for (int t = 0; t < x->n_steps; t++)
+        x->first_class[t + 1] =
+            x->first_class[t] + config_step_classes(&x->options.config, x->set->n_classes, t);
     size_t cells = (size_t)n * (size_t)n;
     x->representation = mem_zalloc(&x->ctx->mem, cells, sizeof *x->representation);
     x->reference = mem_zalloc(&x->ctx->mem, (size_t)n, sizeof *x->reference);

@@ -105,7 +105,8 @@ static enum der_status may(struct der_ctx *ctx, const char *source, const cJSON 
     return get(ctx, source, object, key, true, low, PERCENT, out);
 }
 
-bool run_records_last_alone(const struct run_outcome *run)
+/* Does it record its last step alone, as joint training may? */
+static bool records_last_alone(const struct run_outcome *run)
 {
     return run->config.method == METHOD_JOINT && run->config.joint_last;
 }
@@ -124,12 +125,12 @@ int run_steps(const struct run_outcome *run)
 /* How many steps are recorded when all is done. */
 static int recorded_steps(const struct run_outcome *run)
 {
-    return run_records_last_alone(run) ? 1 : run_steps(run);
+    return records_last_alone(run) ? 1 : run_steps(run);
 }
 
 int run_step_number(const struct run_outcome *run, int index)
 {
-    return run_records_last_alone(run) ? run_steps(run) : index + 1;
+    return records_last_alone(run) ? run_steps(run) : index + 1;
 }
 
 static enum der_status read_step(struct der_ctx *ctx, const char *source, const cJSON *object,

@@ -57,9 +57,6 @@ NODISCARD enum der_status run_read_metrics(struct der_ctx *ctx, const char *sour
                                            const char *text, size_t length,
                                            struct run_outcome *out);
 
-/* Does it record its last step alone, as joint training may? */
-bool run_records_last_alone(const struct run_outcome *run);
-
 /* The number, from 1, of a recorded step (from 0). */
 int run_step_number(const struct run_outcome *run, int index);
 

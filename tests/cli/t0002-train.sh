@@ -44,10 +44,22 @@ check "after so many steps" grep -q '^2 classes in 1 step' out
 loud=("${steps[@]}")
 unset 'loud[-1]' # --quiet
 expect_code 0 "joint training can wait for the last step" \
-    "$DER" train "${loud[@]}" --method joint --joint-steps last
+    "$DER" train "${loud[@]}" --set base_classes=3 --set step_classes=1 --method joint --joint-steps last --out run-last \
+    --measure transfer
 check "which its progress is of" grep -q '^step 2, representation: epoch 1/2' err
 check "and then sees all classes" grep -Eq '^ +2/2 +4 ' out
 check "once" test "$(grep -Ec '^ +[0-9]/2 ' out)" -eq 1
+check "of them two are counted" grep -q '^4 classes in 2 steps' out
+check "between which nothing was transferred" test "$(grep -c 'transfer:' out)" -eq 0
+grep '"event":"step"' run-last/metrics.jsonl >line
+check "the record has the last one's new class" grep -q '"step":2,"classes":4,"new_classes":1,' line
+for key in groups representation; do
+    check "and $key by the step that brings the classes" grep -Eq "\"$key\":\[[0-9.]+,[0-9.]+\]" line
+done
+check "as its confusion" grep -Eq '"confusion":\[\[[0-9]+,[0-9]+\],\[[0-9]+,[0-9]+\]\]' line
+expect_code 0 "it can be looked at" "$DER" info run-last
+check "with as many steps" grep -Eq '^state +finished, 2 of 2 steps done$' out
+check "of which the last has numbers" test "$(grep -Ec '^ +[0-9]+ +[0-9.]+ +[0-9.]+ +[0-9]+$' out)" -eq 1
 expect_code 0 "a size can be wanted" "$DER" train "${steps[@]}" --max-steps 1 --target-params 6k
 params=$(sed -n 's/^parameters: average \([0-9]*\),.*/\1/p' out)
 check "and is met within a tenth" test "$params" -ge 5400 -a "$params" -le 6600
