@@ -205,7 +205,8 @@ static enum der_status show_steps(const struct der_run *run, int n)
         enum der_status status = der_run_step(run, i, &step);
         if (status != DER_OK)
             return status;
-        printf("%7d %8.2f %8.2f %12" PRId64 "\n", step.step, step.top1, step.top5, step.params);
+        if (!isnan(step.top1)) /* nothing was trained in it */
+            printf("%7d %8.2f %8.2f %12" PRId64 "\n", step.step, step.top1, step.top5, step.params);
     }
     return DER_OK;
 }

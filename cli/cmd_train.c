@@ -77,7 +77,7 @@ static const struct option options[] = {
      .argument = "RUN",
      .help = "folder to make for the model, the metrics and the state",
      .more = "Every setting used is in `config.json` there, one object an epoch and one a step in "
-             "`metrics.jsonl`.",
+             "`metrics.jsonl`. A run that fails before its first epoch is done leaves neither.",
      .at = AT(train.out)},
     {.name = "resume",
      .type = OPTION_FLAG,
@@ -87,13 +87,16 @@ static const struct option options[] = {
              "there is no run yet, it begins. The run knows its settings, its data, its back end, "
              "precision and "
              "number of threads, what it measures, its last step and what it does with bad images; "
-             "they may be left out, and what is given must be the same. Only "
+             "they may be left out, and what is given must be the same; settings that are not "
+             "given are "
+             "the run's, whatever a preset has. Only "
              "`--device` may be "
              "another: the run then goes on there, in f32 unless `--precision` says otherwise, and "
              "a warning tells "
              "that it will not end with the same bytes. Another version of oneDNN is warned about. "
              "A finished run is "
-             "left alone.",
+             "left alone; `--data` and `--class-list` are compared with its own if they have other "
+             "names.",
      .at = AT(train.resume)},
     {.name = "save-every",
      .type = OPTION_INT,
@@ -266,10 +269,21 @@ static void collect(const struct request *f, struct assignments *a)
         a->all[a->n++] = f->settings.text[i];
 }
 
-/* Was anything said about settings? A run that goes on knows its own. */
-static bool has_settings(const struct request *f, const struct assignments *a)
+/* What was said about settings. A run that goes on knows its own: they stay NULL when nothing was. */
+static enum der_status settle(struct der_ctx *ctx, const struct request *f,
+                              struct der_settings **out)
 {
-    return f->preset || f->method || a->n > 0;
+    struct assignments a = {0};
+    collect(f, &a);
+    const struct der_settings_given given = {
+        .preset = f->preset, .method = f->method, .assignments = a.all, .n_assignments = a.n};
+    *out = NULL;
+    if (!f->train.resume)
+        return der_settings_new(ctx, f->preset ? f->preset : "custom",
+                                f->method ? f->method : "der", a.all, a.n, out);
+    if (!f->preset && !f->method && a.n == 0)
+        return DER_OK;
+    return der_settings_resume(ctx, f->train.out, &given, out);
 }
 
 static enum exit_code start(struct request *f)
@@ -279,15 +293,10 @@ static enum exit_code start(struct request *f)
         .threads = f->threads, .log = show_log, .log_user = f, .cache_dir = cache_dir(path)};
     struct der_settings *settings = NULL;
     struct der_ctx *ctx;
-    struct assignments assignments = {0};
-    collect(f, &assignments);
     enum der_status status = der_ctx_new(&ctx_options, &ctx);
     if (status != DER_OK)
         return fail_status(NULL, status);
-    if (!f->train.resume || has_settings(f, &assignments))
-        status =
-            der_settings_new(ctx, f->preset ? f->preset : "custom", f->method ? f->method : "der",
-                             assignments.all, assignments.n, &settings);
+    status = settle(ctx, f, &settings);
     f->train.settings = settings;
     enum exit_code code = status == DER_OK ? train(ctx, f) : fail_status(ctx, status);
     der_settings_free(settings);

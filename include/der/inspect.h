@@ -93,6 +93,21 @@ struct der_run_start {
 DER_API DER_NODISCARD enum der_status der_run_start(struct der_ctx *ctx, const char *path,
                                                     struct der_run_start *out);
 
+/* What is said about the settings of a run: any of it, or nothing. */
+struct der_settings_given {
+    const char *preset, *method; /* NULL: not given */
+    const char *const *assignments;
+    int n_assignments;
+};
+
+/* Settings for der_train to go on with the run in a folder: all of them are the run's own, and those that are given
+ * must be among them; DER_ARG names the ones that are not. What follows from them in der_settings_new is not
+ * looked at. Where no run is yet, they are those of der_settings_new, with the preset "custom" unless one is given. Caller
+ * frees with der_settings_free. */
+DER_API DER_NODISCARD enum der_status der_settings_resume(struct der_ctx *ctx, const char *path,
+                                                          const struct der_settings_given *given,
+                                                          struct der_settings **out);
+
 /* Reads the folder of a run; one without a run is DER_FORMAT. Caller frees with der_run_free. */
 DER_API DER_NODISCARD enum der_status der_run_open(struct der_ctx *ctx, const char *path,
                                                    struct der_run **out);
@@ -100,7 +115,8 @@ DER_API void der_run_free(struct der_run *run);
 
 DER_API struct der_run_info der_run_info(const struct der_run *run);
 
-/* Finished step `index`, from 0, of steps_done. */
+/* Finished step `index`, from 0, of steps_done. Where joint training waits for the last step, the ones before it have
+ * accuracies of NAN and no parameters. */
 DER_API DER_NODISCARD enum der_status der_run_step(const struct der_run *run, int index,
                                                    struct der_run_step *out);
 

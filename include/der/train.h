@@ -68,7 +68,8 @@ struct der_train_options {
     /* Go on with the run in `out`, to the very bytes that it would have come to without the interruption; where
      * there is no run yet, begin it. Settings (otherwise those of the preset custom), data and back end may be
      * left NULL, since a run knows its own; what is given must be what it was started with, as must be all else
-     * that der_run_start tells. Only the back end may be another, with any precision
+     * that der_run_start tells. Settings are compared in full: der_settings_resume completes some by the run's. Data
+     * that a finished run is given are opened and compared only under another name than it was started with. Only the back end may be another, with any precision
      * and threads: the run then goes on there, the log is warned, and its last bits are others. */
     bool resume;
     /* Folder for event files that TensorBoard reads, made if it is not there (none). When they can no longer be
@@ -91,7 +92,8 @@ struct der_train_result {
 };
 
 /* Trains and tests. A run with a folder can be ended at any moment, by the cancel function or by force: its
- * latest save stays good. */
+ * latest save stays good. One that fails before its first epoch is done leaves no run in the folder, and another
+ * can begin there. */
 DER_API DER_NODISCARD enum der_status der_train(struct der_ctx *ctx,
                                                 const struct der_train_options *options,
                                                 struct der_train_result *result);

@@ -82,6 +82,33 @@ static void test_a_finished_run_tells_its_numbers(void **state)
     der_run_free(run);
 }
 
+/* Its one record is that of the last step, and all are done then. */
+static void test_joint_training_at_the_end_has_done_all_steps(void **state)
+{
+    struct fixture *f = *state;
+    struct der_run_step step;
+    preset_use_method(&f->run.config, METHOD_JOINT);
+    f->run.config.joint_last = true;
+    f->run.n_steps = 1;
+    struct der_run *run = open_run(f);
+    struct der_run_info info = der_run_info(run);
+    assert_int_equal(info.n_steps, 3);
+    assert_int_equal(info.steps_done, 3);
+    assert_true(info.last_top1 == 60.0 && info.avg_top1 == 60.0);
+    assert_ok(f->ctx, der_run_step(run, 1, &step));
+    assert_true(step.step == 2 && isnan(step.top1) && isnan(step.top5) && step.params == 0);
+    assert_ok(f->ctx, der_run_step(run, 2, &step));
+    assert_true(step.step == 3 && step.top1 == 60.0 && step.params == 1000);
+    assert_int_equal(der_run_step(run, 3, &step), DER_ARG);
+    der_run_free(run);
+    f->run.n_steps = 0;
+    f->run.is_partial = true;
+    run = open_run(f);
+    info = der_run_info(run);
+    assert_true(info.steps_done == 0 && info.n_steps == 3);
+    der_run_free(run);
+}
+
 static void test_a_run_as_json(void **state)
 {
     struct fixture *f = *state;
@@ -167,6 +194,82 @@ static void test_a_run_tells_how_it_was_started(void **state)
     scratch_text(&f->scratch, "run/config.json", "{");
     assert_int_equal(der_run_start(f->ctx, scratch_path(&f->scratch, "run"), &start), DER_FORMAT);
     assert_false(start.has_run);
+}
+
+static enum der_status resume_with(struct fixture *f, const struct der_settings_given *given)
+{
+    struct der_settings *settings;
+    const char *path = scratch_path(&f->scratch, "run");
+    enum der_status status = der_settings_resume(f->ctx, path, given, &settings);
+    assert_true((settings != NULL) == (status == DER_OK));
+    der_settings_free(settings);
+    return status;
+}
+
+static void test_settings_to_go_on_with_are_completed_by_the_runs(void **state)
+{
+    struct fixture *f = *state;
+    const char *assignments[] = {"lr=0.25", "drops=7,9"};
+    struct der_settings_given given = {.assignments = assignments, .n_assignments = 2};
+    struct der_settings *settings;
+    const char *json;
+    f->run.config.representation.lr = 0.25;
+    f->run.config.representation.epochs = 10;
+    f->run.config.representation.warmup_epochs =
+        0; /* drops that a new run of the preset could not have */
+    f->run.config.representation.n_drops = 2;
+    f->run.config.representation.drop[0] = 7;
+    f->run.config.representation.drop[1] = 9;
+    made_run_write(f->ctx, &f->scratch, "run", &f->run);
+    assert_ok(f->ctx,
+              der_settings_resume(f->ctx, scratch_path(&f->scratch, "run"), &given, &settings));
+    assert_ok(f->ctx, der_settings_json(settings, &json));
+    assert_non_null(strstr(json, "\"epochs\":\t10,"));
+    der_settings_free(settings);
+    given = (struct der_settings_given){.preset = "custom", .method = "der"};
+    assert_ok(f->ctx, resume_with(f, &given));
+    given.method = "finetune";
+    assert_int_equal(resume_with(f, &given), DER_ARG);
+    assert_non_null(
+        strstr(der_ctx_error(f->ctx), "other settings: method=der, not finetune. Give"));
+    given = (struct der_settings_given){.preset = "costum"};
+    assert_int_equal(resume_with(f, &given), DER_ARG);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "did you mean 'custom'?"));
+    given = (struct der_settings_given){.assignments = assignments, .n_assignments = 1};
+    assignments[0] = "lamda_s=1";
+    assert_int_equal(resume_with(f, &given), DER_ARG);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "lambda_s"));
+}
+
+static void test_settings_of_a_run_that_is_to_begin_are_those_of_a_new_one(void **state)
+{
+    struct fixture *f = *state;
+    const char *assignments[] = {"seed=7"};
+    const struct der_settings_given given = {.assignments = assignments, .n_assignments = 1};
+    struct der_settings *settings;
+    const char *json;
+    assert_ok(f->ctx,
+              der_settings_resume(f->ctx, scratch_path(&f->scratch, "none"), &given, &settings));
+    assert_ok(f->ctx, der_settings_json(settings, &json));
+    assert_non_null(strstr(json, "\"seed\":\t7,"));
+    assert_non_null(strstr(json, "\"preset\":\t\"custom\","));
+    der_settings_free(settings);
+}
+
+/* What does not fit into the sentence is left out whole. */
+static void test_settings_that_differ_are_told_whole_or_not_at_all(void **state)
+{
+    struct fixture *f = *state;
+    char order[CONFIG_PATH] = "order=";
+    const char *assignments[] = {order, "seed=7"};
+    const struct der_settings_given given = {.assignments = assignments, .n_assignments = 2};
+    made_run_write(f->ctx, &f->scratch, "run", &f->run);
+    memset(order + strlen(order), 'x', 200);
+    assert_int_equal(resume_with(f, &given), DER_ARG);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "xxx; seed=1993, not 7. Give the same"));
+    memset(order + strlen(order), 'x', 40);
+    assert_int_equal(resume_with(f, &given), DER_ARG);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "settings: order; seed=1993, not 7. Give"));
 }
 
 static void test_failed_allocations_of_a_run_are_told(void **state)
@@ -275,10 +378,14 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_a_finished_run_tells_its_numbers),
+        TEST(test_joint_training_at_the_end_has_done_all_steps),
         TEST(test_a_run_as_json),
         TEST(test_a_run_that_is_worked_on_is_seen),
         TEST(test_a_folder_without_a_run_is_refused),
         TEST(test_a_run_tells_how_it_was_started),
+        TEST(test_settings_to_go_on_with_are_completed_by_the_runs),
+        TEST(test_settings_of_a_run_that_is_to_begin_are_those_of_a_new_one),
+        TEST(test_settings_that_differ_are_told_whole_or_not_at_all),
         TEST(test_failed_allocations_of_a_run_are_told),
         TEST(test_plans_have_the_networks_published_sizes),
         TEST(test_a_plan_as_json),

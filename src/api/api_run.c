@@ -6,6 +6,8 @@
 #include "api/api_json.h"
 #include "api/api_settings.h"
 #include "config/config_json.h"
+#include "config/override.h"
+#include "config/preset.h"
 #include "experiment/records.h"
 #include "experiment/run_files.h"
 #include "experiment/run_folder.h"
@@ -31,6 +33,18 @@ struct der_run {
 };
 
 /* ---- reading ------------------------------------------------------------------------------------- */
+
+static enum der_status settings_of(struct der_ctx *ctx, const struct config *config,
+                                   struct der_settings **out)
+{
+    struct der_settings *settings = mem_zalloc(&ctx->mem, 1, sizeof *settings);
+    *out = settings;
+    if (!settings)
+        return ctx_nomem(ctx);
+    settings->ctx = ctx;
+    settings->config = *config;
+    return DER_OK;
+}
 
 static enum der_status read_state(struct der_run *run, const char *path)
 {
@@ -68,11 +82,7 @@ static enum der_status read_run(struct der_run *run, const char *path)
     TRY(lock_is_held(ctx, path, &run->is_running));
     TRY(read_state(run, path));
     TRY(find_model(run, path));
-    run->settings = mem_zalloc(&ctx->mem, 1, sizeof *run->settings);
-    if (!run->settings)
-        return ctx_nomem(ctx);
-    run->settings->ctx = ctx;
-    run->settings->config = run->outcome.config;
+    TRY(settings_of(ctx, &run->outcome.config, &run->settings));
     TRY(setting_find(ctx, "method", &method));
     setting_format(method, &run->outcome.config, run->method);
     return DER_OK;
@@ -168,6 +178,53 @@ enum der_status der_run_start(struct der_ctx *ctx, const char *path, struct der_
     return status;
 }
 
+/* ---- going on with its settings ------------------------------------------------------------------ */
+
+static enum der_status store_one(struct der_ctx *ctx, const char *key, const char *value,
+                                 struct config *config)
+{
+    const struct setting *setting;
+    TRY(setting_find(ctx, key, &setting));
+    return setting_store(ctx, setting, value, config);
+}
+
+/* The settings of a run, with what is given in their places: what differs then was given. */
+static enum der_status check_given(struct der_ctx *ctx, const char *path,
+                                   const struct run_record *record,
+                                   const struct der_settings_given *given)
+{
+    struct config config = record->config;
+    const struct preset *preset;
+    if (given->preset) {
+        TRY(preset_find(ctx, given->preset, &preset));
+        TRY(store_one(ctx, "preset", given->preset, &config));
+    }
+    if (given->method)
+        TRY(store_one(ctx, "method", given->method, &config));
+    TRY(config_store(ctx, &config, given->assignments, given->n_assignments));
+    return run_record_check_settings(ctx, record, path, &config);
+}
+
+enum der_status der_settings_resume(struct der_ctx *ctx, const char *path,
+                                    const struct der_settings_given *given,
+                                    struct der_settings **out)
+{
+    struct run_record record;
+    bool has_run;
+    *out = NULL;
+    TRY(run_folder_has_run(ctx, path, &has_run));
+    if (!has_run)
+        return der_settings_new(ctx, given->preset ? given->preset : "custom", given->method,
+                                given->assignments, given->n_assignments, out);
+    enum der_status status = run_record_read(ctx, path, &record);
+    if (status == DER_OK)
+        status = check_given(ctx, path, &record, given);
+    if (status == DER_OK)
+        status = settings_of(ctx, &record.config, out);
+    run_record_fini(&record);
+    return status;
+}
+
 /* ---- telling ------------------------------------------------------------------------------------- */
 
 static double mean(const double *values, int n)
@@ -178,47 +235,56 @@ static double mean(const double *values, int n)
     return n > 0 ? sum / n : NAN;
 }
 
+/* Steps of the protocol that are behind it, whether each was tested or not. */
+static int steps_done(const struct run_outcome *o)
+{
+    return o->n_steps > 0 ? run_step_number(o, o->n_steps - 1) : 0;
+}
+
 struct der_run_info der_run_info(const struct der_run *run)
 {
     const struct run_outcome *o = &run->outcome;
     int n = o->n_steps;
-    return (struct der_run_info){
-        .state = o->state == RUN_DONE ? DER_RUN_DONE : DER_RUN_PARTIAL,
-        .has_ended = o->has_ended,
-        .is_running = run->is_running,
-        .has_model = run->has_model,
-        .preset = o->config.preset,
-        .method = run->method,
-        .network = o->config.network,
-        .data_kind = o->data_kind,
-        .precision = o->precision,
-        .n_classes = o->n_classes,
-        .train_images = o->train_images,
-        .test_images = o->test_images,
-        .steps_done = n,
-        .n_steps = run_records_last_alone(o) ? 1 : config_steps(&o->config, o->n_classes),
-        .phase = run->phase,
-        .epochs_saved = run->epochs_saved,
-        .last_top1 = n > 0 ? o->top1[n - 1] : NAN,
-        .last_top5 = n > 0 ? o->top5[n - 1] : NAN,
-        .avg_top1 = mean(o->top1, n),
-        .avg_top5 = mean(o->top5, n),
-        .avg_params = mean(o->params, n),
-        .bwt = o->bwt,
-        .fwt = o->fwt,
-        .classifier_bound = o->bound};
+    return (struct der_run_info){.state = o->state == RUN_DONE ? DER_RUN_DONE : DER_RUN_PARTIAL,
+                                 .has_ended = o->has_ended,
+                                 .is_running = run->is_running,
+                                 .has_model = run->has_model,
+                                 .preset = o->config.preset,
+                                 .method = run->method,
+                                 .network = o->config.network,
+                                 .data_kind = o->data_kind,
+                                 .precision = o->precision,
+                                 .n_classes = o->n_classes,
+                                 .train_images = o->train_images,
+                                 .test_images = o->test_images,
+                                 .steps_done = steps_done(o),
+                                 .n_steps = config_steps(&o->config, o->n_classes),
+                                 .phase = run->phase,
+                                 .epochs_saved = run->epochs_saved,
+                                 .last_top1 = n > 0 ? o->top1[n - 1] : NAN,
+                                 .last_top5 = n > 0 ? o->top5[n - 1] : NAN,
+                                 .avg_top1 = mean(o->top1, n),
+                                 .avg_top5 = mean(o->top5, n),
+                                 .avg_params = mean(o->params, n),
+                                 .bwt = o->bwt,
+                                 .fwt = o->fwt,
+                                 .classifier_bound = o->bound};
 }
 
 enum der_status der_run_step(const struct der_run *run, int index, struct der_run_step *out)
 {
     const struct run_outcome *o = &run->outcome;
+    int n = steps_done(o);
     *out = (struct der_run_step){0};
-    if (index < 0 || index >= o->n_steps)
-        return ctx_fail(run->ctx, DER_ARG, "there is no step %d; %d are done", index, o->n_steps);
-    *out = (struct der_run_step){.step = run_step_number(o, index),
-                                 .top1 = o->top1[index],
-                                 .top5 = o->top5[index],
-                                 .params = (int64_t)o->params[index]};
+    if (index < 0 || index >= n)
+        return ctx_fail(run->ctx, DER_ARG, "there is no step %d; %d are done", index, n);
+    int record = index - (n - o->n_steps); /* those without a record come first */
+    *out = (struct der_run_step){.step = index + 1, .top1 = NAN, .top5 = NAN};
+    if (record < 0)
+        return DER_OK;
+    out->top1 = o->top1[record];
+    out->top5 = o->top5[record];
+    out->params = (int64_t)o->params[record];
     return DER_OK;
 }
 

@@ -119,6 +119,20 @@ enum der_status config_apply(struct der_ctx *ctx, struct config *config,
     return DER_OK;
 }
 
+enum der_status config_store(struct der_ctx *ctx, struct config *config,
+                             const char *const *assignments, int n)
+{
+    struct config changed = *config;
+    for (int i = 0; i < n; i++) {
+        const struct setting *setting = NULL;
+        const char *value = NULL;
+        TRY(split(ctx, assignments[i], &setting, &value));
+        TRY(setting_store(ctx, setting, value, &changed));
+    }
+    *config = changed;
+    return DER_OK;
+}
+
 int config_differences(const struct config *a, const struct config *b, config_difference_fn *tell,
                        void *user)
 {

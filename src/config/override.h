@@ -19,6 +19,12 @@ NODISCARD enum der_status config_set(struct der_ctx *ctx, struct config *config,
 NODISCARD enum der_status config_apply(struct der_ctx *ctx, struct config *config,
                                        const char *const *assignments, int n);
 
+/* Stores n values "key=value" and nothing that follows from them: no schedule is squeezed, no step follows another,
+ * and what a protocol fixes is not refused. For comparing with a configuration that should have them already. On
+ * failure nothing has changed. */
+NODISCARD enum der_status config_store(struct der_ctx *ctx, struct config *config,
+                                       const char *const *assignments, int n);
+
 /* Told of each setting that differs, with both values as text. */
 typedef void config_difference_fn(void *user, const char *key, const char *a, const char *b);
 

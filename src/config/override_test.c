@@ -251,6 +251,24 @@ static void collect(void *user, const char *key, const char *a, const char *b)
     told->n++;
 }
 
+static void test_stored_values_have_no_consequences(void **state)
+{
+    (void)state;
+    struct der_ctx *ctx = test_ctx_new(1);
+    struct config c = from(ctx, "cifar100-b0-10");
+    const char *given[] = {"epochs=30", "step_classes=5", "method=joint"};
+    static const char *const want[][2] = {{"epochs", "30"},        {"drops", "110,130"},
+                                          {"first_epochs", "170"}, {"step_classes", "5"},
+                                          {"method", "joint"},     {"expand", "true"}};
+    assert_ok(ctx, config_store(ctx, &c, given, 3));
+    assert_all_values(ctx, &c, want, 6);
+    given[0] = "epochs=31";
+    given[2] = "method=other";
+    assert_int_equal(config_store(ctx, &c, given, 3), DER_ARG);
+    assert_value(ctx, &c, "epochs", "30");
+    test_ctx_free(ctx);
+}
+
 static void test_differences_are_told_with_both_values(void **state)
 {
     (void)state;
@@ -317,6 +335,7 @@ int main(void)
         cmocka_unit_test(test_protocols_fix_what_they_must_and_custom_nothing),
         cmocka_unit_test(test_custom_takes_a_protocol_of_ones_own),
         cmocka_unit_test(test_a_failed_override_changes_nothing),
+        cmocka_unit_test(test_stored_values_have_no_consequences),
         cmocka_unit_test(test_differences_are_told_with_both_values),
         cmocka_unit_test(test_settings_of_masks_do_not_count_without_pruning),
         cmocka_unit_test(test_a_size_is_one_for_every_step_but_a_first_one_of_its_own),

@@ -243,15 +243,13 @@ static enum der_status judge(struct loader *loader, struct slot *slot)
 
 /* ---- making and ending ----------------------------------------------------------------------- */
 
-static enum der_status check_options(struct der_ctx *ctx, const struct loader_options *options)
+enum der_status loader_check(struct der_ctx *ctx, const struct dataset *set, enum data_split split,
+                             const struct augment_spec *spec)
 {
-    const struct dataset *set = options->set;
-    const struct augment_spec *spec = options->augment;
-    assert(options->batch > 0 && options->threads >= 0 && options->n_buffers >= 0);
     if (spec->channels != set->channels && !spec->adapts)
         return ctx_fail(ctx, DER_ARG, "the augmentation is for %d channels, %s has %d",
                         spec->channels, set->path, set->channels);
-    if (dataset_is_uniform(set, options->split) && !augment_fits(spec, set->height, set->width))
+    if (dataset_is_uniform(set, split) && !augment_fits(spec, set->height, set->width))
         return ctx_fail(ctx, DER_ARG,
                         "the augmentation makes %dx%d without resizing, images of %s are %dx%d",
                         spec->height, spec->width, set->path, set->height, set->width);
@@ -333,7 +331,8 @@ enum der_status loader_new(struct der_ctx *ctx, const struct loader_options *opt
                            struct loader **out)
 {
     *out = NULL;
-    TRY(check_options(ctx, options));
+    assert(options->batch > 0 && options->threads >= 0 && options->n_buffers >= 0);
+    TRY(loader_check(ctx, options->set, options->split, options->augment));
     struct loader *loader = mem_zalloc(&ctx->mem, 1, sizeof *loader);
     if (!loader)
         return ctx_nomem(ctx);

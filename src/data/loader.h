@@ -56,6 +56,11 @@ struct batch {
 
 struct loader;
 
+/* Can the augmentation make images of this split what they are to be? Of images in files, which may have any size,
+ * only the loader will tell. */
+NODISCARD enum der_status loader_check(struct der_ctx *ctx, const struct dataset *set,
+                                       enum data_split split, const struct augment_spec *augment);
+
 /* Starts the threads. Caller frees with loader_free. */
 NODISCARD enum der_status loader_new(struct der_ctx *ctx, const struct loader_options *options,
                                      struct loader **out);

@@ -94,12 +94,9 @@ static enum der_status count_confusion(const struct experiment *x, int n_groups,
         mem_free(mem, group_of);
         return ctx_nomem(x->ctx);
     }
-    int label = 0;
-    for (int g = 0; g < n_groups; g++) {
-        int n = config_step_classes(&x->options.config, x->set->n_classes, g);
-        for (int i = 0; i < n; i++)
-            group_of[label++] = g;
-    }
+    for (int g = 0; g < n_groups; g++)
+        for (int label = x->first_class[g]; label < x->first_class[g + 1]; label++)
+            group_of[label] = g;
     prediction_confusion(e->predictions, e->n_predictions, group_of, n_groups, *counts);
     mem_free(mem, group_of);
     return DER_OK;
@@ -121,7 +118,7 @@ static enum der_status measure_extras(struct experiment *x, int t, const struct 
                                       struct extras *extras, struct step_record *record)
 {
     if (wants(x, MEASURE_REPRESENTATION) || wants(x, MEASURE_TRANSFER)) {
-        TRY(probe_representation(x->learner, hooks, &extras->reading));
+        TRY(probe_representation(x->learner, x->first_class, t + 1, hooks, &extras->reading));
         memcpy(x->representation + (size_t)t * (size_t)x->n_steps, extras->reading.groups,
                (size_t)(t + 1) * sizeof *x->representation);
         x->bound_sum += extras->reading.bound;
@@ -153,11 +150,13 @@ static enum der_status run_step(struct experiment *x, int t, int n_new, struct s
     struct train_hooks hooks = {
         .progress = on_progress, .epoch_done = on_epoch_done, .cancelled = is_cancelled, .user = x};
     struct extras extras;
-    struct step_record record = {
-        .report = report, .metrics = x->metrics, .learner = x->learner, .n_new = n_new};
+    struct step_record record = {.report = report,
+                                 .metrics = x->metrics,
+                                 .learner = x->learner,
+                                 .first_class = x->first_class};
     double start = clock_seconds();
     *report = (struct step_report){.step = t + 1, .n_steps = x->n_steps};
-    if (wants(x, MEASURE_TRANSFER) && t > 0) {
+    if (wants(x, MEASURE_TRANSFER) && t > experiment_first_step(x)) {
         TRY(measure_reference(x, t, n_new, &hooks, &extras.reference));
         record.reference = &extras.reference;
     }
@@ -188,11 +187,13 @@ static void summarise(const struct experiment *x, struct experiment_summary *sum
     summary->n_test = x->test->n;
     summary->on_validation = x->test_split == DATA_TRAIN;
     summary->bwt = summary->fwt = summary->bound = NAN;
-    if (wants(x, MEASURE_REPRESENTATION) || wants(x, MEASURE_TRANSFER)) {
+    if (wants(x, MEASURE_REPRESENTATION) || wants(x, MEASURE_TRANSFER))
         summary->bound = x->bound_sum / x->metrics->n_steps;
+    /* Between steps that were not learnt there is nothing to transfer. */
+    bool has_steps = experiment_first_step(x) == 0;
+    if (has_steps && (wants(x, MEASURE_REPRESENTATION) || wants(x, MEASURE_TRANSFER)))
         summary->bwt = transfer_backward(x->representation, n);
-    }
-    if (wants(x, MEASURE_TRANSFER))
+    if (has_steps && wants(x, MEASURE_TRANSFER))
         summary->fwt = transfer_forward(x->representation, x->reference, n);
     summary->seconds = clock_seconds() - x->start;
 }
@@ -247,6 +248,21 @@ static enum der_status settle(struct experiment *x)
     return DER_OK;
 }
 
+static bool is_same_name(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* The data that a finished run is given. Under the name that it was started with they are believed, since nothing
+ * will be read of them, and opening a large set takes its time; under another they are compared. */
+static enum der_status check_given_data(struct experiment *x)
+{
+    const struct experiment_options *o = &x->options;
+    if (is_same_name(o->data, x->record.data) && is_same_name(o->class_list, x->record.class_list))
+        return DER_OK;
+    return experiment_open_data(x);
+}
+
 /* A finished run says what it found; nothing of it is touched that has its place. */
 static enum der_status recall(struct experiment *x, struct experiment_summary *summary)
 {
@@ -259,8 +275,10 @@ static enum der_status recall(struct experiment *x, struct experiment_summary *s
         experiment_report(file->state.metrics, &summary->last);
     }
     state_close(file);
-    if (summary->was_finished)
-        TRY(run_folder_is_whole(x->ctx, x->options.out, &is_whole));
+    if (!summary->was_finished)
+        return DER_OK;
+    TRY(check_given_data(x));
+    TRY(run_folder_is_whole(x->ctx, x->options.out, &is_whole));
     return is_whole ? DER_OK : settle(x);
 }
 
@@ -315,6 +333,9 @@ enum der_status experiment_run(struct der_ctx *ctx, const struct experiment_opti
     x.saved = x.start;
     *out = (struct experiment_summary){0};
     enum der_status status = run(&x, out);
+    /* What cannot begin must not be in the way of another try; what was stopped is to be resumed. */
+    if (status != DER_OK && status != DER_CANCELLED)
+        run_folder_withdraw(x.folder);
     experiment_close(&x);
     return status;
 }

@@ -25,6 +25,8 @@ struct experiment {
     struct state_file *from; /* where a resumed run stands; NULL: at the beginning */
     struct incremental *metrics;
     int n_steps;
+    int first_class[LEARNER_MAX_STEPS +
+                    1];       /* of every step of the protocol, and the end of the last */
     uint64_t init_checksum;   /* of the file of weights, where there is one and it is needed */
     struct evaluation tested; /* the latest test; zero before the first */
     double *representation;   /* [n_steps, n_steps] A^i_j, where measured */
@@ -48,6 +50,8 @@ static inline int experiment_first_step(const struct experiment *x)
 
 /* experiment_open.c */
 NODISCARD enum der_status experiment_open(struct experiment *x);
+/* Data set and order of the classes alone: of a resumed run, they must be what it was started with. */
+NODISCARD enum der_status experiment_open_data(struct experiment *x);
 void experiment_close(struct experiment *x);
 
 /* experiment_save.c: to the run folder, and back from it. */

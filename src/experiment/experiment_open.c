@@ -14,7 +14,7 @@
 
 static const double DEFAULT_HOLDOUT = 0.2; /* of a set without test images */
 
-static enum der_status open_data(struct experiment *x)
+enum der_status experiment_open_data(struct experiment *x)
 {
     const struct config *config = &x->options.config;
     struct dataset_options which = {.class_list = x->options.class_list,
@@ -105,6 +105,9 @@ static enum der_status open_learner(struct experiment *x)
             .every = o->save_every, .save = experiment_save_point, .user = x};
     TRY(choose_augment(x, true, &learner.train_augment));
     TRY(choose_augment(x, false, &learner.test_augment));
+    /* Images of a wrong size are better met now than by a run that has begun, or after its first step. */
+    TRY(loader_check(x->ctx, x->set, DATA_TRAIN, &learner.train_augment));
+    TRY(loader_check(x->ctx, x->set, x->test_split, &learner.test_augment));
     const struct augment_spec *image = &learner.train_augment;
     TRY(resnet_spec_init(x->ctx, &learner.spec, config->network, image->channels, image->height,
                          image->width, config->width));
@@ -185,6 +188,9 @@ static enum der_status open_metrics(struct experiment *x)
                         "%d classes in steps of %d are %d steps; at most %d can be",
                         x->set->n_classes, x->options.config.step_classes, n, LEARNER_MAX_STEPS);
     x->n_steps = x->options.max_steps > 0 && x->options.max_steps < n ? x->options.max_steps : n;
+    for (int t = 0; t < x->n_steps; t++)
+        x->first_class[t + 1] =
+            x->first_class[t] + config_step_classes(&x->options.config, x->set->n_classes, t);
     size_t cells = (size_t)n * (size_t)n;
     x->representation = mem_zalloc(&x->ctx->mem, cells, sizeof *x->representation);
     x->reference = mem_zalloc(&x->ctx->mem, (size_t)n, sizeof *x->reference);
@@ -198,7 +204,7 @@ enum der_status experiment_open(struct experiment *x)
     if (!x->options.backend)
         x->options.backend = backend_default();
     TRY(config_check(x->ctx, &x->options.config));
-    TRY(open_data(x));
+    TRY(experiment_open_data(x));
     TRY(open_classes(x));
     TRY(open_views(x));
     TRY(open_metrics(x));

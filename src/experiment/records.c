@@ -171,12 +171,13 @@ cJSON *record_epoch(int step, const struct train_progress *p, const struct learn
     return maker_done(&m);
 }
 
-static cJSON *accuracies(const struct incremental *run, int n,
-                         double (*of)(const struct incremental *, int, int, enum accuracy_kind))
+/* By the steps of the protocol, which may be more than those learnt: joint training at the end knows one. */
+static cJSON *group_accuracies(const struct incremental *run, const int *first_class, int n)
 {
     double values[LEARNER_MAX_STEPS];
     for (int i = 0; i < n; i++) {
-        values[i] = of(run, run->n_steps - 1, i, TOP1);
+        values[i] =
+            incremental_range(run, run->n_steps - 1, first_class[i], first_class[i + 1], TOP1);
         if (isnan(values[i]))
             values[i] = 0.0;
     }
@@ -232,7 +233,7 @@ static void add_probes(struct maker *m, const struct step_record *step)
     if (step->reading) {
         add_number(m, "classifier_bound", step->reading->bound);
         add_item(m, "representation",
-                 cJSON_CreateDoubleArray(step->reading->groups, step->learner->step));
+                 cJSON_CreateDoubleArray(step->reading->groups, step->report->step));
     }
     if (step->reference) {
         add_number(m, "reference", step->reference->ideal);
@@ -249,7 +250,7 @@ cJSON *record_step(const struct step_record *step)
     add_text(&m, "event", "step");
     add_number(&m, "step", r->step);
     add_number(&m, "classes", r->n_classes);
-    add_number(&m, "new_classes", step->n_new);
+    add_number(&m, "new_classes", step->first_class[r->step] - step->first_class[r->step - 1]);
     add_number(&m, "top1", r->top1);
     add_number(&m, "top5", r->top5);
     add_number(&m, "avg_top1", r->avg_top1);
@@ -258,7 +259,7 @@ cJSON *record_step(const struct step_record *step)
     add_number(&m, "params", (double)r->params);
     add_number(&m, "avg_params", r->avg_params);
     add_number(&m, "params_total", (double)r->params_total);
-    add_item(&m, "groups", accuracies(step->metrics, step->metrics->n_steps, incremental_group));
+    add_item(&m, "groups", group_accuracies(step->metrics, step->first_class, r->step));
     add_item(&m, "per_class", class_accuracies(step->metrics, r->n_classes));
     add_item(&m, "confusion", confusion(step->confusion, r->step));
     add_item(&m, "widths", widths(step->learner));

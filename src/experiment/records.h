@@ -16,9 +16,9 @@ struct step_record {
     const struct step_report *report;
     const struct incremental *metrics;
     const struct learner *learner;
-    int n_new;
-    double ms_per_iter; /* of the representation stage */
-    int64_t peak_bytes; /* of the process so far */
+    const int *first_class; /* of every step of the protocol, and the end of the last */
+    double ms_per_iter;     /* of the representation stage */
+    int64_t peak_bytes;     /* of the process so far */
     const int64_t
         *confusion; /* [step, step] images of the classes of step i taken for those of step j */
     const struct probe_reading *reading; /* may be NULL, as the next two */

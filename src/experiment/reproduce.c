@@ -1,6 +1,7 @@
 #include "experiment/reproduce.h"
 
 #include "config/override.h"
+#include "experiment/fingerprint.h"
 #include "experiment/records.h"
 #include "experiment/reproduce_plan.h"
 #include "experiment/reproduce_table.h"
@@ -86,39 +87,65 @@ static enum der_status read_item(const struct reproduction *r, struct reproduce_
     return item->outcome.state == RUN_ABSENT ? DER_OK : check_item(r, item);
 }
 
-/* Rows stand beside each other only if they saw the same images. */
+/* What tells one data set from another. */
+struct images {
+    const char *source; /* who has them, for the message */
+    const char *kind;
+    int64_t train, test;
+    const char *checksum;
+};
+
+static enum der_status refuse_images(const struct reproduction *r, const struct images *images,
+                                     const struct reproduce_item *other)
+{
+    const struct run_outcome *outcome = &other->outcome;
+    if (strcmp(outcome->data_kind, images->kind) == 0 && outcome->train_images == images->train &&
+        outcome->test_images == images->test)
+        return ctx_fail(r->ctx, DER_STATE,
+                        "%s has as many images as %s was trained and tested on, but others (their "
+                        "checksum is %s, not %s); choose another folder for the results",
+                        images->source, other->path, images->checksum, outcome->data_checksum);
+    return ctx_fail(r->ctx, DER_STATE,
+                    "%s has %lld + %lld images of kind %s, but %s was trained and tested on %lld + "
+                    "%lld of kind %s; choose another folder for the results",
+                    images->source, (long long)images->train, (long long)images->test, images->kind,
+                    other->path, (long long)outcome->train_images, (long long)outcome->test_images,
+                    outcome->data_kind);
+}
+
+/* Rows stand beside each other only if they saw the same images. The checksum is of all else as well, but the
+ * numbers tell a user more. */
 static enum der_status check_images(const struct reproduction *r, const struct reproduce_item *item,
-                                    const char *source, const char *kind, int64_t train,
-                                    int64_t test)
+                                    const struct images *images)
 {
     for (int i = 0; i < r->n_items; i++) {
         const struct reproduce_item *other = &r->items[i];
         const struct run_outcome *outcome = &other->outcome;
         if (outcome->state != RUN_DONE || strcmp(other->row->preset, item->row->preset) != 0)
             continue;
-        if (strcmp(outcome->data_kind, kind) != 0 || outcome->train_images != train ||
-            outcome->test_images != test)
-            return ctx_fail(r->ctx, DER_STATE,
-                            "%s has %lld + %lld images of kind %s, but %s was "
-                            "trained and tested on %lld + %lld of kind %s; choose another folder "
-                            "for the results",
-                            source, (long long)train, (long long)test, kind, other->path,
-                            (long long)outcome->train_images, (long long)outcome->test_images,
-                            outcome->data_kind);
+        if (strcmp(outcome->data_checksum, images->checksum) != 0)
+            return refuse_images(r, images, other);
     }
     return DER_OK;
 }
 
+/* Reads a run that is to stand beside those read so far. */
+static enum der_status read_beside(const struct reproduction *r, struct reproduce_item *item)
+{
+    TRY(read_item(r, item));
+    const struct run_outcome *outcome = &item->outcome;
+    const struct images images = {.source = item->path,
+                                  .kind = outcome->data_kind,
+                                  .train = outcome->train_images,
+                                  .test = outcome->test_images,
+                                  .checksum = outcome->data_checksum};
+    return outcome->state == RUN_ABSENT ? DER_OK : check_images(r, item, &images);
+}
+
 static enum der_status read_all(struct reproduction *r)
 {
-    for (int i = 0; i < r->n_items; i++) {
-        struct reproduce_item *item = &r->items[i];
-        struct run_outcome *outcome = &item->outcome;
-        TRY(read_item(r, item));
-        if (outcome->state != RUN_ABSENT)
-            TRY(check_images(r, item, item->path, outcome->data_kind, outcome->train_images,
-                             outcome->test_images));
-    }
+    for (int i = 0; i < r->n_items; i++)
+        TRY(read_beside(r, &r->items[i]));
     return DER_OK;
 }
 
@@ -174,8 +201,13 @@ static enum der_status check_data(const struct reproduction *r, const struct rep
                                     .first_classes = item->config.first_classes};
     struct dataset *set;
     TRY(dataset_open_with(r->ctx, r->options.run.data, &which, &set));
-    enum der_status status = check_images(r, item, r->options.run.data, set->kind,
-                                          set->part[DATA_TRAIN].n, set->part[DATA_TEST].n);
+    char checksum[CHECKSUM_TEXT];
+    const struct images images = {.source = r->options.run.data,
+                                  .kind = set->kind,
+                                  .train = set->part[DATA_TRAIN].n,
+                                  .test = set->part[DATA_TEST].n,
+                                  .checksum = record_checksum(fingerprint_dataset(set), checksum)};
+    enum der_status status = check_images(r, item, &images);
     dataset_free(set);
     return status;
 }
@@ -190,7 +222,7 @@ static enum der_status run_item(const struct reproduction *r, struct reproduce_i
     options.resume = true; /* a run that was broken off goes on, any other begins */
     TRY(check_data(r, item));
     TRY(experiment_run(r->ctx, &options, &summary));
-    TRY(read_item(r, item)); /* the table shows what is on the disk */
+    TRY(read_beside(r, item)); /* the table shows what is on the disk */
     if (item->outcome.state != RUN_DONE)
         return ctx_fail(r->ctx, DER_STATE, "%s: the run has ended, but its end was not recorded",
                         item->path);
@@ -210,7 +242,7 @@ enum der_status reproduction_run(struct reproduction *r)
         if (!is_missing(item))
             continue;
         /* Another process, or a row before it, may have done it meanwhile. */
-        TRY(read_item(r, item));
+        TRY(read_beside(r, item));
         number++;
         if (!is_missing(item))
             continue;

@@ -18,7 +18,7 @@ struct fixture {
     struct scratch scratch;
     char out[SCRATCH_PATH_MAX];
     struct reproduce_options options;
-    const char *init; /* of runs that are written */
+    const char *init, *data_checksum; /* of runs that are written */
 };
 
 static int setup(void **state)
@@ -75,6 +75,7 @@ static void write_measured_run(struct fixture *f, const struct reproduce_item *i
                            .bwt = transfer,
                            .fwt = 2 * transfer,
                            .bound = bound,
+                           .data_checksum = f->data_checksum,
                            .init = f->init};
     assert_true(run.n_steps <= B0_STEPS);
     for (int i = 0; i < run.n_steps; i++)
@@ -401,6 +402,24 @@ static void test_rows_on_other_images_are_refused(void **state)
     reproduction_free(r);
 }
 
+/* As many of them, but others. */
+static void test_rows_on_other_images_of_the_same_number_are_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct reproduction *r = plan(f, "T8");
+    write_run(f, item_of(r, "DER, 2 steps", 1), 50.0, 10, NAN);
+    f->options.run.data = "synth:classes=100,train=4,test=2,size=8,seed=1";
+    reproduction_free(r);
+    r = plan(f, "T8");
+    assert_int_equal(reproduction_run(r), DER_STATE);
+    assert_non_null(strstr(der_ctx_error(f->ctx), "seed=1 has as many images as "));
+    assert_int_equal(item_of(r, "DER, 2 steps", 2)->outcome.state, RUN_ABSENT);
+    f->data_checksum = "1";
+    write_run(f, item_of(r, "DER, 2 steps", 2), 50.0, 10, NAN);
+    reproduction_free(r);
+    refuse(f, "T8", DER_STATE, "but others (their checksum is 1, not 0)");
+}
+
 /* Killed between its last line and its last file. */
 static void test_a_run_whose_files_wait_for_their_places_is_not_done(void **state)
 {
@@ -471,6 +490,7 @@ int main(void)
         TEST(test_a_run_with_other_settings_is_refused),
         TEST(test_a_run_that_began_with_weights_of_others_is_refused),
         TEST(test_rows_on_other_images_are_refused),
+        TEST(test_rows_on_other_images_of_the_same_number_are_refused),
         TEST(test_a_run_whose_files_wait_for_their_places_is_not_done),
         TEST(test_missing_runs_need_data),
         TEST(test_running_out_of_memory_leaves_nothing_behind),

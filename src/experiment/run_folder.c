@@ -44,6 +44,7 @@ struct run_folder {
     char *path;
     char *file[RUN_FILES]; /* paths */
     uint64_t run;          /* fingerprint of config.json */
+    bool is_new;           /* config.json was written by this folder */
     struct lock *lock;
     struct appender *metrics;
     int64_t n_lines; /* of metrics.jsonl */
@@ -105,6 +106,7 @@ static enum der_status write_config(struct run_folder *folder, const cJSON *conf
     enum der_status status =
         durable_write_file(ctx, folder->io, folder->file[FILE_CONFIG], text, length);
     mem_free(&ctx->mem, text);
+    folder->is_new = status == DER_OK;
     return status;
 }
 
@@ -151,6 +153,17 @@ static enum der_status create(struct run_folder *folder, const cJSON *config)
     return open_metrics(folder, 0);
 }
 
+/* config.json goes last: what a kill leaves before that is a run that has not begun. */
+void run_folder_withdraw(struct run_folder *folder)
+{
+    if (!folder || !folder->is_new || folder->n_lines > 0 || exists(folder->file[FILE_STATE]))
+        return;
+    const struct io_calls *io = folder->io;
+    (void)io->unlink(io->user, folder->file[FILE_METRICS]);
+    (void)io->unlink(io->user, folder->file[FILE_CONFIG]);
+    folder->is_new = false;
+}
+
 /* Hands a folder over, or gives it back. */
 static enum der_status hand_over(struct run_folder *folder, enum der_status status,
                                  struct run_folder **out)
@@ -168,6 +181,8 @@ enum der_status run_folder_create(struct der_ctx *ctx, const struct io_calls *io
     enum der_status status = folder_new(ctx, io, path, &folder);
     if (status == DER_OK)
         status = create(folder, config);
+    if (status != DER_OK)
+        run_folder_withdraw(folder);
     return hand_over(folder, status, out);
 }
 

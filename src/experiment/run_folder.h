@@ -51,6 +51,10 @@ NODISCARD enum der_status run_folder_reopen(struct der_ctx *ctx, const struct io
                                             struct state_file **state);
 void run_folder_close(struct run_folder *folder);
 
+/* Takes away the files of a run that was created by this folder and has nothing to show, neither a record nor a
+ * state, so that another can begin there; any other run stays. The lock stays too, and NULL is allowed. */
+void run_folder_withdraw(struct run_folder *folder);
+
 /* Appends one object to metrics.jsonl; `object` is freed, also after a failure. NULL means that there was no
  * memory to make it. A folder of NULL takes everything and keeps nothing. */
 NODISCARD enum der_status run_folder_record(struct run_folder *folder, struct der_ctx *ctx,

@@ -320,6 +320,36 @@ static void test_a_run_without_a_state_begins_anew(void **state)
     run_folder_close(folder);
 }
 
+static bool holds_run(struct fixture *f)
+{
+    bool has_run;
+    assert_ok(f->ctx, run_folder_has_run(f->ctx, f->path, &has_run));
+    return has_run;
+}
+
+static void test_a_run_that_could_not_begin_is_taken_away(void **state)
+{
+    struct fixture *f = *state;
+    struct run_folder *folder;
+    struct state_file *file;
+    run_folder_withdraw(NULL);
+    assert_ok(f->ctx, run_folder_create(f->ctx, NULL, f->path, f->config, &folder));
+    run_folder_withdraw(folder);
+    run_folder_close(folder);
+    assert_false(holds_run(f));
+    assert_int_equal(access(scratch_path(&f->scratch, "run/metrics.jsonl"), F_OK), -1);
+    /* Not one that has something to show, or was there before. */
+    assert_ok(f->ctx, run_folder_create(f->ctx, NULL, f->path, f->config, &folder));
+    assert_ok(f->ctx, run_folder_record(folder, f->ctx, line(1)));
+    run_folder_withdraw(folder);
+    run_folder_close(folder);
+    assert_true(holds_run(f));
+    assert_ok(f->ctx, run_folder_reopen(f->ctx, NULL, f->path, &folder, &file));
+    run_folder_withdraw(folder);
+    run_folder_close(folder);
+    assert_true(holds_run(f));
+}
+
 static void test_lines_behind_the_state_are_cut_off(void **state)
 {
     struct fixture *f = *state;
@@ -390,6 +420,7 @@ int main(void)
         TEST(test_a_full_disk_leaves_the_last_state),
         TEST(test_a_kill_before_any_call_of_a_save_leaves_one_whole_state),
         TEST(test_a_run_without_a_state_begins_anew),
+        TEST(test_a_run_that_could_not_begin_is_taken_away),
         TEST(test_lines_behind_the_state_are_cut_off),
         TEST(test_files_that_do_not_belong_together_are_refused),
         TEST(test_a_second_opening_is_refused),

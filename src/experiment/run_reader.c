@@ -47,6 +47,7 @@ static enum der_status read_config(struct der_ctx *ctx, const char *source, cons
     TRY(json_get_object(ctx, source, root, "settings", &settings));
     TRY(config_from_json(ctx, source, settings, &out->config));
     TRY(copy_text(ctx, source, root, "data_kind", out->data_kind));
+    TRY(copy_text(ctx, source, root, "data_checksum", out->data_checksum));
     TRY(copy_text(ctx, source, root, "precision", out->precision));
     out->has_init = cJSON_HasObjectItem(root, "init");
     TRY(json_get_int(ctx, source, root, "train_images", 0, MAX_COUNT, &out->train_images));
@@ -104,7 +105,8 @@ static enum der_status may(struct der_ctx *ctx, const char *source, const cJSON 
     return get(ctx, source, object, key, true, low, PERCENT, out);
 }
 
-bool run_records_last_alone(const struct run_outcome *run)
+/* Does it record its last step alone, as joint training may? */
+static bool records_last_alone(const struct run_outcome *run)
 {
     return run->config.method == METHOD_JOINT && run->config.joint_last;
 }
@@ -123,12 +125,12 @@ int run_steps(const struct run_outcome *run)
 /* How many steps are recorded when all is done. */
 static int recorded_steps(const struct run_outcome *run)
 {
-    return run_records_last_alone(run) ? 1 : run_steps(run);
+    return records_last_alone(run) ? 1 : run_steps(run);
 }
 
 int run_step_number(const struct run_outcome *run, int index)
 {
-    return run_records_last_alone(run) ? run_steps(run) : index + 1;
+    return records_last_alone(run) ? run_steps(run) : index + 1;
 }
 
 static enum der_status read_step(struct der_ctx *ctx, const char *source, const cJSON *object,

@@ -25,6 +25,7 @@ struct run_outcome {
     struct config config;
     char data_kind[CONFIG_NAME];       /* "cifar100", "synth" ... */
     int64_t train_images, test_images; /* of the whole set */
+    char data_checksum[CONFIG_NAME];   /* tells sets with as many images apart */
     int n_classes;
     char precision[CONFIG_NAME]; /* "f32" ... */
     int max_steps;               /* it was to end after so many steps; 0: with the protocol */
@@ -55,9 +56,6 @@ NODISCARD enum der_status run_read_config(struct der_ctx *ctx, const char *sourc
 NODISCARD enum der_status run_read_metrics(struct der_ctx *ctx, const char *source,
                                            const char *text, size_t length,
                                            struct run_outcome *out);
-
-/* Does it record its last step alone, as joint training may? */
-bool run_records_last_alone(const struct run_outcome *run);
 
 /* The number, from 1, of a recorded step (from 0). */
 int run_step_number(const struct run_outcome *run, int index);

@@ -2,6 +2,7 @@
 
 #include "config/config_json.h"
 #include "config/override.h"
+#include "config/setting.h"
 #include "experiment/fingerprint.h"
 #include "experiment/records.h"
 
@@ -91,29 +92,45 @@ void run_record_fini(struct run_record *record)
 struct differences {
     char text[CTX_ERROR_MAX / 2];
     size_t length;
+    bool is_full; /* the rest was left out */
 };
 
+/* Appends all of it, or nothing. */
+static bool append(struct differences *d, const char *entry)
+{
+    size_t room = sizeof d->text - d->length;
+    int n = snprintf(d->text + d->length, room, "%s%s", d->length > 0 ? "; " : "", entry);
+    bool fits = n > 0 && (size_t)n < room;
+    if (fits)
+        d->length += (size_t)n;
+    d->text[d->length] = '\0';
+    return fits;
+}
+
+/* Those that come first are told. Of one whose values are too long to be told at all, its name will do. */
 static void note_difference(void *user, const char *key, const char *a, const char *b)
 {
     struct differences *d = user;
-    size_t room = sizeof d->text - d->length;
-    int n = snprintf(d->text + d->length, room, "%s%s=%s, not %s", d->length > 0 ? "; " : "", key,
-                     a, b);
-    if (n > 0)
-        d->length += (size_t)n < room ? (size_t)n : room - 1;
+    char entry[2 * SETTING_TEXT_MAX + CONFIG_NAME];
+    (void)snprintf(entry, sizeof entry, "%s=%s, not %s", key, a, b);
+    if (d->is_full || append(d, entry))
+        return;
+    if (d->length == 0)
+        (void)append(d, key);
+    else
+        d->is_full = true;
 }
 
-static enum der_status check_settings(struct der_ctx *ctx, const struct run_record *record,
-                                      const struct experiment_options *options)
+enum der_status run_record_check_settings(struct der_ctx *ctx, const struct run_record *record,
+                                          const char *folder, const struct config *config)
 {
     struct differences differences = {.length = 0};
-    if (options->stored_settings ||
-        config_differences(&record->config, &options->config, note_difference, &differences) == 0)
+    if (config_differences(&record->config, config, note_difference, &differences) == 0)
         return DER_OK;
     return ctx_fail(ctx, DER_ARG,
-                    "%s was started with other settings: %s. Give the same ones, or none: they are "
-                    "known",
-                    options->out, differences.text);
+                    "%s was started with other settings: %s%s Give the same ones, or none: they "
+                    "are known",
+                    folder, differences.text, differences.is_full ? "; ..." : ".");
 }
 
 static enum der_status check_text(struct der_ctx *ctx, const char *folder, const char *what,
@@ -158,7 +175,8 @@ enum der_status run_record_check(struct der_ctx *ctx, const struct run_record *r
 {
     const char *out = options->out;
     char measures[MEASURES_TEXT];
-    TRY(check_settings(ctx, record, options));
+    if (!options->stored_settings)
+        TRY(run_record_check_settings(ctx, record, out, &options->config));
     if (!run_record_is_moved(record, options))
         TRY(check_arithmetic(ctx, record, options));
     TRY(check_int(ctx, out, "max-steps", record->max_steps, options->max_steps));

@@ -32,6 +32,12 @@ bool run_record_is_moved(const struct run_record *record, const struct experimen
 void run_record_warn_moved(struct der_ctx *ctx, const struct run_record *record,
                            const struct experiment_options *options);
 
+/* Are these the settings of the run in `folder`? Those that differ are DER_ARG and named. */
+NODISCARD enum der_status run_record_check_settings(struct der_ctx *ctx,
+                                                    const struct run_record *record,
+                                                    const char *folder,
+                                                    const struct config *config);
+
 /* May the run go on with these options? A difference that would change results is DER_ARG and named, but for
  * what comes with another device. */
 NODISCARD enum der_status run_record_check(struct der_ctx *ctx, const struct run_record *record,

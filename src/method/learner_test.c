@@ -210,7 +210,8 @@ static void test_probes_read_the_representation(void **state)
         assert_true(reference.own > 60.0 && reference.ideal > 60.0); /* chance is 50 */
         assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
     }
-    assert_ok(f->ctx, probe_representation(learner, NULL, &reading));
+    assert_ok(f->ctx,
+              probe_representation(learner, learner->first_class, learner->step, NULL, &reading));
     assert_true(reading.bound > 80.0);
     for (int k = 0; k < STEPS; k++)
         assert_true(reading.groups[k] >= reading.bound - 10.0 && reading.groups[k] > 80.0);

@@ -28,23 +28,16 @@ static enum der_status ideal_classifier(struct learner *learner, const struct tr
     return status;
 }
 
-static enum der_status read_groups(struct learner *learner, struct param_set *ideal,
-                                   const struct train_hooks *hooks, struct probe_reading *out)
-{
-    TRY(test_group(learner, ideal, 0, learner->n_classes, hooks, &out->bound));
-    for (int k = 0; k < learner->step; k++)
-        TRY(test_group(learner, ideal, learner->first_class[k], learner->first_class[k + 1], hooks,
-                       &out->groups[k]));
-    return DER_OK;
-}
-
-enum der_status probe_representation(struct learner *learner, const struct train_hooks *hooks,
-                                     struct probe_reading *out)
+enum der_status probe_representation(struct learner *learner, const int *first_class, int n_groups,
+                                     const struct train_hooks *hooks, struct probe_reading *out)
 {
     struct param_set *ideal;
     *out = (struct probe_reading){0};
     TRY(ideal_classifier(learner, hooks, &ideal));
-    enum der_status status = read_groups(learner, ideal, hooks, out);
+    enum der_status status = test_group(learner, ideal, 0, learner->n_classes, hooks, &out->bound);
+    for (int k = 0; k < n_groups && status == DER_OK; k++)
+        status =
+            test_group(learner, ideal, first_class[k], first_class[k + 1], hooks, &out->groups[k]);
     param_set_free(ideal);
     return status;
 }

@@ -11,10 +11,11 @@
  * the second stage on all training images of all classes so far. */
 struct probe_reading {
     double bound;                     /* top-1 over all classes: the classifier's upper bound */
-    double groups[LEARNER_MAX_STEPS]; /* A^t_{Y_k}: classes of step k, arg-max among them; [step] */
+    double groups[LEARNER_MAX_STEPS]; /* A^t_{Y_k}: classes of group k, arg-max among them */
 };
-NODISCARD enum der_status probe_representation(struct learner *learner,
-                                               const struct train_hooks *hooks,
+/* Group k, of n_groups, has the classes [first_class[k], first_class[k + 1]). */
+NODISCARD enum der_status probe_representation(struct learner *learner, const int *first_class,
+                                               int n_groups, const struct train_hooks *hooks,
                                                struct probe_reading *out);
 
 /* Abar^i_{Y_i}: a network trained from random values on what the next step will be trained on, cross-entropy

@@ -122,12 +122,18 @@ double incremental_group(const struct incremental *run, int step, int group,
     return over_classes(step_at(run, step), first, last, kind);
 }
 
-double incremental_class(const struct incremental *run, int step, int label,
+double incremental_range(const struct incremental *run, int step, int first, int last,
                          enum accuracy_kind kind)
 {
     const struct incremental_step *s = step_at(run, step);
-    assert(label >= 0 && label < s->n_classes);
-    return over_classes(s, label, label + 1, kind);
+    assert(first >= 0 && first <= last && last <= s->n_classes);
+    return over_classes(s, first, last, kind);
+}
+
+double incremental_class(const struct incremental *run, int step, int label,
+                         enum accuracy_kind kind)
+{
+    return incremental_range(run, step, label, label + 1, kind);
 }
 
 double incremental_average(const struct incremental *run, enum accuracy_kind kind)

@@ -41,12 +41,14 @@ NODISCARD enum der_status incremental_add(struct incremental *run,
 /* The classes [first, last) that came with a step. */
 void incremental_group_range(const struct incremental *run, int group, int *first, int *last);
 
-/* Accuracy after a step: over all classes seen (a_t), one group of them, one class. All images
- * weigh the same. */
+/* Accuracy after a step: over all classes seen (a_t), one group of them, one class, those of [first, last). All
+ * images weigh the same. */
 double incremental_accuracy(const struct incremental *run, int step, enum accuracy_kind kind);
 double incremental_group(const struct incremental *run, int step, int group,
                          enum accuracy_kind kind);
 double incremental_class(const struct incremental *run, int step, int label,
+                         enum accuracy_kind kind);
+double incremental_range(const struct incremental *run, int step, int first, int last,
                          enum accuracy_kind kind);
 
 /* Average incremental accuracy, the paper's "Avg": the plain mean of a_t over all steps, the first

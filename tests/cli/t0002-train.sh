@@ -44,10 +44,22 @@ check "after so many steps" grep -q '^2 classes in 1 step' out
 loud=("${steps[@]}")
 unset 'loud[-1]' # --quiet
 expect_code 0 "joint training can wait for the last step" \
-    "$DER" train "${loud[@]}" --method joint --joint-steps last
+    "$DER" train "${loud[@]}" --set base_classes=3 --set step_classes=1 --method joint --joint-steps last --out run-last \
+    --measure transfer
 check "which its progress is of" grep -q '^step 2, representation: epoch 1/2' err
 check "and then sees all classes" grep -Eq '^ +2/2 +4 ' out
 check "once" test "$(grep -Ec '^ +[0-9]/2 ' out)" -eq 1
+check "of them two are counted" grep -q '^4 classes in 2 steps' out
+check "between which nothing was transferred" test "$(grep -c 'transfer:' out)" -eq 0
+grep '"event":"step"' run-last/metrics.jsonl >line
+check "the record has the last one's new class" grep -q '"step":2,"classes":4,"new_classes":1,' line
+for key in groups representation; do
+    check "and $key by the step that brings the classes" grep -Eq "\"$key\":\[[0-9.]+,[0-9.]+\]" line
+done
+check "as its confusion" grep -Eq '"confusion":\[\[[0-9]+,[0-9]+\],\[[0-9]+,[0-9]+\]\]' line
+expect_code 0 "it can be looked at" "$DER" info run-last
+check "with as many steps" grep -Eq '^state +finished, 2 of 2 steps done$' out
+check "of which the last has numbers" test "$(grep -Ec '^ +[0-9]+ +[0-9.]+ +[0-9.]+ +[0-9]+$' out)" -eq 1
 expect_code 0 "a size can be wanted" "$DER" train "${steps[@]}" --max-steps 1 --target-params 6k
 params=$(sed -n 's/^parameters: average \([0-9]*\),.*/\1/p' out)
 check "and is met within a tenth" test "$params" -ge 5400 -a "$params" -le 6600
@@ -74,6 +86,10 @@ expect_code 2 "so is an unknown setting" "$DER" train --data "$data" --set lamda
 check "with a suggestion too" one_line err "did you mean 'lambda_s'"
 expect_code 2 "a preset wants its data set" "$DER" train --data "$data" --preset cifar100-b0-10
 check "and says how many classes" one_line err "100 classes"
+expect_code 2 "and its size of images" "$DER" train --preset cifar100-b0-5 \
+    --data synth:classes=100,train=4,test=2,size=16,seed=1 "${tiny[@]}" --out run-size
+check "which it names" one_line err "makes 32x32 without resizing, images of .* are 16x16"
+check "before the folder of the run is made" test ! -e run-size
 expect_code 2 "memory belongs to the protocol" \
     "$DER" train --data "$data" --preset cifar100-b0-10 --set memory=5000
 check "and the message says so" one_line err "custom"
@@ -118,9 +134,9 @@ check "and only they are used then" grep -q '^2 classes in 1 step, 6 training im
 for class in cat dog owl; do
     head -c 100 "${photos[0]}" >"photos/$class/broken.jpg"
 done
-expect_code 3 "an image that does not decode ends the run" "$DER" train "${folder[@]}"
+expect_code 3 "an image that does not decode ends the run" "$DER" train "${folder[@]}" --out run-bad
 check "and is named" grep -q '^der: .*photos/.*/broken.jpg' err
-expect_code 0 "or is skipped" "$DER" train "${folder[@]}" --bad-images skip
+expect_code 0 "or is skipped, in the same folder" "$DER" train "${folder[@]}" --bad-images skip --out run-bad
 
 # An interrupt ends the run cleanly. The files are emptied here, not by the background process: the loop
 # must not take an older message for the run's own.

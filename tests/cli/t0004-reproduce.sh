@@ -158,6 +158,11 @@ expect_code 1 "runs with other settings are not mixed" "$DER" "${run[@]}" --set 
 check "and the setting is named" one_line err "seed is 1993, not 7"
 expect_code 1 "nor are runs on other images" "$DER" reproduce T8 --data \
     synth:classes=100,train=5,test=2,size=8,seed=1 "${short[@]:2}" --out runs --row der-wop
+rm -r runs/cifar100-b50-2-rn32.der.order3
+expect_code 1 "nor on as many others" "$DER" reproduce T8 --data \
+    synth:classes=100,train=3,test=2,size=8,seed=2 "${short[@]:2}" --out runs --row "$row"
+check "which are named" one_line err "seed=2 has as many images as runs/.*order1"
+check "and nothing is begun" test ! -e runs/cifar100-b50-2-rn32.der.order3
 mkdir -p foreign/$folder
 echo mine >foreign/$folder/notes.txt
 expect_code 3 "a folder of somebody else's is left alone" \

@@ -17,10 +17,30 @@ check "a run has these files" diff <(cd whole && printf '%s\n' *) <(printf '%s\n
 fingerprint whole >before
 expect_code 0 "a finished run has nothing to go on with" "$DER" train --out whole --resume
 check "and says so" grep -q '^whole: this run is finished: 4 classes in 2 steps, average' out
+expect_code 0 "its data may be given, under their name" "$DER" train --out whole --resume --data "$data"
+expect_code 0 "or another" "$DER" train --out whole --resume --data "$data,size=16"
+for other in "${data/seed=1/seed=2}" nowhere; do
+    check_fails "data that are not its own are refused: $other" "$DER" train --out whole --resume --data "$other"
+    check "and named" one_line err "${other//./\\.}"
+done
 fingerprint whole >after
 check "and is not touched" cmp before after
 expect_code 2 "a finished run is not overwritten" "$DER" train "${run_flags[@]}" --out whole
 check "and the message says what to do" one_line err "whole holds a run already; resume it"
+
+photos=("$root"/tests/data/fixtures/jpeg/*.jpg)
+mkdir -p photos/cat photos/dog
+cp "${photos[@]:0:4}" photos/cat
+cp "${photos[@]:0:4}" photos/dog
+printf 'dog\ncat\n' >list
+expect_code 0 "a run on pictures" "$DER" train --data photos --class-list list --threads 1 --quiet --out pictures \
+    --set network=resnet18 --set width=0.05 --set epochs=1 --set batch=4 --set lr=0.01 --set order=seed:1
+mv photos album
+cp list names
+expect_code 0 "takes the same ones elsewhere" "$DER" train --out pictures --resume --data album --class-list names
+expect_code 0 "and its own when they are gone" "$DER" train --out pictures --resume --data photos --class-list list
+expect_code 3 "not a list of classes that is not there" "$DER" train --out pictures --resume --data album --class-list none
+check "which is named" one_line err none
 
 # A run that was killed with its last state saved and its last files not in their places yet, each of them.
 first_step() { # RUN: puts the files there that the run had after its first step
@@ -66,6 +86,15 @@ refused() { # NAME PATTERN FLAGS...: refused by name, and nothing changed
 refused "another setting" 'batch=16, not 32. Give the same' "${run_flags[@]}" --set batch=32
 refused "another seed" 'seed=1993, not 5' "${run_flags[@]}" --seed 5
 refused "another preset" 'preset=custom, not cifar100-b0-10' --preset cifar100-b0-10 --threads 1
+refused "another setting alone" 'other settings: batch=16, not 32. Give' --set batch=32
+refused "another method alone" 'other settings: method=der, not joint. Give' --method joint
+refused "an unknown preset" "did you mean 'cifar100-b0-10'" --preset cifar100-b0-1O
+many=()
+for key in first_epochs epochs classifier_epochs batch memory step_classes base_classes warmup_epochs test_batch per_class \
+    first_warmup_epochs first_classes; do
+    many+=(--set "$key=999")
+done
+refused "a lot" '[a-z_]*=[0-9]*, not 999; \.\.\. Give the same ones, or none: they are known$' "${many[@]}"
 refused "another data set" "is not the data set that the run was started with ($data)" \
     "${run_flags[@]}" --data "${data/seed=1/seed=2}"
 refused "another precision" "precision 'f32' .* 'bf16'" "${run_flags[@]}" --precision bf16
@@ -78,6 +107,13 @@ check "refusals leave the run alone" diff -r half kept
 expect_code 3 "a full disk ends the run" bash -c 'trap "" XFSZ; ulimit -f 400; exec "$@"' sh \
     "$DER" train "${run_flags[@]}" --out half --resume
 check "with one message" one_line err 'cannot write half/state.safetensors'
+cp -r kept said
+expect_code 0 "some of what is the same can be said" "$DER" train --out said --resume --quiet --save-every 2 \
+    --seed 1993 --method der --preset custom --set epochs=8 --set target_params=20000
+check "and the run ends as if nothing had happened" same_run whole said
+expect_code 0 "of a finished run as well" "$DER" train --out said --resume --set epochs=8
+expect_code 2 "but nothing else" "$DER" train --out said --resume --set epochs=9
+check "which is named" one_line err 'other settings: epochs=8, not 9. Give'
 expect_code 0 "settings, data, device and threads need not be repeated" "$DER" train --out half --resume --save-every 2
 check "and the run ends as if nothing had happened" same_run whole half
 

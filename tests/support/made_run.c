@@ -11,8 +11,8 @@ enum { LINE_MAX_BYTES = 512 };
 
 /* What config.json says besides. */
 static const char *const TEXTS[][2] = {
-    {"der", "0.1.0"},       {"data", "nowhere"}, {"data_checksum", "0"}, {"device", "cpu"},
-    {"bad_images", "stop"}, {"measure", ""},     {"onednn", "2.6"},      {"cuda_toolkit", ""}};
+    {"der", "0.1.0"}, {"data", "nowhere"}, {"device", "cpu"},   {"bad_images", "stop"},
+    {"measure", ""},  {"onednn", "2.6"},   {"cuda_toolkit", ""}};
 
 char *made_run_config(struct der_ctx *ctx, const struct made_run *run)
 {
@@ -27,6 +27,7 @@ char *made_run_config(struct der_ctx *ctx, const struct made_run *run)
     cJSON_AddStringToObject(root, "data_kind", "synth");
     cJSON_AddStringToObject(root, "precision", "f32");
     cJSON_AddNumberToObject(root, "max_steps", run->max_steps);
+    cJSON_AddStringToObject(root, "data_checksum", run->data_checksum ? run->data_checksum : "0");
     if (run->init)
         cJSON_AddStringToObject(root, "init", run->init);
     cJSON_AddNumberToObject(root, "train_images", run->train_images);

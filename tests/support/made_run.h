@@ -16,14 +16,15 @@ struct made_run {
     struct config config;
     int n_classes;
     int train_images, test_images;
-    int n_steps;        /* recorded; more than the protocol has are written all the same */
-    const double *top1; /* [n_steps] */
-    double params;      /* of one extractor; step t has t of them */
-    double bwt, fwt;    /* NAN: not measured */
-    double bound;       /* of the classifier; 0: not measured */
-    bool is_partial;    /* no end */
-    int max_steps;      /* in config.json */
-    const char *init;   /* weights it began with; NULL: none */
+    int n_steps;               /* recorded; more than the protocol has are written all the same */
+    const double *top1;        /* [n_steps] */
+    double params;             /* of one extractor; step t has t of them */
+    double bwt, fwt;           /* NAN: not measured */
+    double bound;              /* of the classifier; 0: not measured */
+    bool is_partial;           /* no end */
+    int max_steps;             /* in config.json */
+    const char *data_checksum; /* NULL: "0" */
+    const char *init;          /* weights it began with; NULL: none */
 };
 
 /* The text of its config.json and of its metrics.jsonl; caller frees with mem_free. */

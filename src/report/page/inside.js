@@ -21,7 +21,7 @@ function groupFigure(run, id, title, about, key) {
   const steps = run.steps.filter((s) => Array.isArray(s[key]));
   const n = Math.max(0, ...steps.map((s) => s[key].length));
   const hidden = new Set();
-  // Training on everything at once, at the end, knows one group.
+  // Training on everything at once, at the end, knew one group in older records.
   const isOne = n === 1 && steps.every((s) => s.step > 1);
   const items = Array.from({ length: n }, (_, i) => ({ id: `group:${i}`, label: isOne ? "all classes" : groupName(run, i), sign: sign(groupColour(i, n), 0) }));
   let box = null;
