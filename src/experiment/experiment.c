@@ -117,6 +117,12 @@ static bool wants(const struct experiment *x, enum measure what)
     return (x->options.measure & (unsigned)what) != 0;
 }
 
+/* Transfer compares steps with each other: joint training at the end is one alone. */
+static bool compares_steps(const struct experiment *x)
+{
+    return experiment_first_step(x) == 0;
+}
+
 static enum der_status measure_extras(struct experiment *x, int t, const struct train_hooks *hooks,
                                       struct extras *extras, struct step_record *record)
 {
@@ -157,7 +163,7 @@ static enum der_status run_step(struct experiment *x, int t, int n_new, struct s
         .report = report, .metrics = x->metrics, .learner = x->learner, .n_new = n_new};
     double start = clock_seconds();
     *report = (struct step_report){.step = t + 1, .n_steps = x->n_steps};
-    if (wants(x, MEASURE_TRANSFER) && t > 0) {
+    if (wants(x, MEASURE_TRANSFER) && t > 0 && compares_steps(x)) {
         TRY(measure_reference(x, t, n_new, &hooks, &extras.reference));
         record.reference = &extras.reference;
     }
@@ -190,9 +196,10 @@ static void summarise(const struct experiment *x, struct experiment_summary *sum
     summary->bwt = summary->fwt = summary->bound = NAN;
     if (wants(x, MEASURE_REPRESENTATION) || wants(x, MEASURE_TRANSFER)) {
         summary->bound = x->bound_sum / x->metrics->n_steps;
-        summary->bwt = transfer_backward(x->representation, n);
+        if (compares_steps(x))
+            summary->bwt = transfer_backward(x->representation, n);
     }
-    if (wants(x, MEASURE_TRANSFER))
+    if (wants(x, MEASURE_TRANSFER) && compares_steps(x))
         summary->fwt = transfer_forward(x->representation, x->reference, n);
     summary->seconds = clock_seconds() - x->start;
 }

@@ -48,6 +48,11 @@ expect_code 0 "joint training can wait for the last step" \
 check "which its progress is of" grep -q '^step 2, representation: epoch 1/2' err
 check "and then sees all classes" grep -Eq '^ +2/2 +4 ' out
 check "once" test "$(grep -Ec '^ +[0-9]/2 ' out)" -eq 1
+expect_code 0 "the bound of its classifier can be measured" \
+    "$DER" train "${steps[@]}" --method joint --joint-steps last --measure transfer --out run-last
+check "and is shown" grep -q '^classifier bound: ' out
+check "but one step transfers nothing" test "$(grep -c transfer: out)" -eq 0
+check "so that no reference is trained" test "$(grep -c '"reference"' run-last/metrics.jsonl)" -eq 0
 expect_code 0 "a size can be wanted" "$DER" train "${steps[@]}" --max-steps 1 --target-params 6k
 params=$(sed -n 's/^parameters: average \([0-9]*\),.*/\1/p' out)
 check "and is met within a tenth" test "$params" -ge 5400 -a "$params" -le 6600
