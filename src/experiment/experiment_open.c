@@ -135,8 +135,7 @@ static enum der_status create_folder(struct experiment *x)
 static bool needs_init(const struct experiment *x)
 {
     const struct experiment_options *o = &x->options;
-    return o->init && (!x->from || o->config.method == METHOD_JOINT ||
-                       (o->measure & (unsigned)MEASURE_TRANSFER) != 0);
+    return o->init && (!x->from || o->config.method == METHOD_JOINT);
 }
 
 /* A file that does not fit, or is not what it was, is better met now than when it is loaded. */

@@ -59,6 +59,7 @@ static enum der_status new_reference(const struct learner *learner, struct learn
     options.config.expand = false;
     options.config.auxiliary = false;
     options.config.prune = false;
+    options.init = NULL;
     options.saver = (struct learner_saver){0};
     return learner_new(learner->be, &options, out);
 }
