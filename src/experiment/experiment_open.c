@@ -184,6 +184,7 @@ static enum der_status open_metrics(struct experiment *x)
                         "%d classes in steps of %d are %d steps; at most %d can be",
                         x->set->n_classes, x->options.config.step_classes, n, LEARNER_MAX_STEPS);
     x->n_steps = x->options.max_steps > 0 && x->options.max_steps < n ? x->options.max_steps : n;
+    TRY(config_check_memory(x->ctx, &x->options.config, x->set->n_classes, x->n_steps));
     size_t cells = (size_t)n * (size_t)n;
     x->representation = mem_zalloc(&x->ctx->mem, cells, sizeof *x->representation);
     x->reference = mem_zalloc(&x->ctx->mem, (size_t)n, sizeof *x->reference);

@@ -82,6 +82,10 @@ check "and says how many classes" one_line err "100 classes"
 expect_code 2 "memory belongs to the protocol" \
     "$DER" train --data "$data" --preset cifar100-b0-10 --set memory=5000
 check "and the message says so" one_line err "custom"
+expect_code 2 "a memory smaller than the classes to be kept is a usage error" "$DER" train "${steps[@]}" \
+    --set memory_mode=total --set memory=1 --out run-none
+check "and says how many they are" one_line err "2 classes known before step 2"
+check "before a folder is made" test ! -e run-none
 expect_code 2 "a word that is no number is a usage error" "$DER" train --seed two
 check "and is named" one_line err "'two'"
 expect_code 2 "a flag without its value is a usage error" "$DER" train --data
