@@ -6,6 +6,7 @@
 #include "config/config_json.h"
 #include "core/utf8.h"
 #include "data/defaults.h"
+#include "data/readable.h"
 #include "experiment/fingerprint.h"
 #include "experiment/records.h"
 #include "store/weights_file.h"
@@ -112,6 +113,20 @@ static enum der_status open_learner(struct experiment *x)
     return learner_new(x->be, &learner, &x->learner);
 }
 
+/* A class of which every image is skipped is better met now than never. */
+static enum der_status check_images(const struct experiment *x)
+{
+    const struct experiment_options *o = &x->options;
+    struct loader_options data = {.set = x->set,
+                                  .view = x->train,
+                                  .augment = &x->learner->options.test_augment,
+                                  .split = DATA_TRAIN};
+    int n_classes = 0;
+    for (int t = 0; t < x->n_steps; t++)
+        n_classes += config_step_classes(&o->config, x->set->n_classes, t);
+    return o->bad_images == BAD_IMAGES_SKIP ? readable_check(x->ctx, &data, n_classes) : DER_OK;
+}
+
 static enum der_status create_folder(struct experiment *x)
 {
     cJSON *settings;
@@ -203,6 +218,7 @@ enum der_status experiment_open(struct experiment *x)
     TRY(open_views(x));
     TRY(open_metrics(x));
     TRY(open_learner(x));
+    TRY(check_images(x));
     TRY(open_folder(x));
     return begin_listening(x);
 }

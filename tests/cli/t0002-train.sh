@@ -130,6 +130,13 @@ done
 expect_code 3 "an image that does not decode ends the run" "$DER" train "${folder[@]}"
 check "and is named" grep -q '^der: .*photos/.*/broken.jpg' err
 expect_code 0 "or is skipped" "$DER" train "${folder[@]}" --bad-images skip
+for file in photos/owl/*; do
+    echo garbage >"$file"
+done
+expect_code 3 "but a class of which all are skipped ends the run" \
+    "$DER" train "${folder[@]}" --bad-images skip --out run-owl
+check "and is named" one_line err "class 'owl' in photos"
+check "before a folder is made" test ! -e run-owl
 
 # An interrupt ends the run cleanly. The files are emptied here, not by the background process: the loop
 # must not take an older message for the run's own.
