@@ -161,13 +161,13 @@ static enum der_status run_step(struct experiment *x, int t, int n_new, struct s
     struct extras extras;
     struct step_record record = {
         .report = report, .metrics = x->metrics, .learner = x->learner, .n_new = n_new};
-    double start = clock_seconds();
     *report = (struct step_report){.step = t + 1, .n_steps = x->n_steps};
     if (wants(x, MEASURE_TRANSFER) && t > 0 && compares_steps(x)) {
         TRY(measure_reference(x, t, n_new, &hooks, &extras.reference));
         record.reference = &extras.reference;
     }
     x->ms_per_iter = NAN;
+    double start = clock_seconds();
     TRY(learner_resume_step(x->learner, n_new, x->from, &hooks));
     state_close(x->from);
     x->from = NULL;

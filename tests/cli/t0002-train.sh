@@ -62,6 +62,22 @@ check "transfer is shown" grep -Eq '^backward transfer: [-+][0-9.]+ %' out
 for key in representation classifier_bound reference latency_ms; do
     check "metrics.jsonl has $key" grep -q "\"$key\":" run-more/metrics.jsonl
 done
+expect_code 0 "forward transfer trains networks to compare with" \
+    "$DER" train "${steps[@]}" --set epochs=20 --measure transfer --out run-transfer
+epochs_of() { # STAGE: epochs of step 2 in it
+    grep -c "\"step\":2,\"stage\":\"$1\"," run-transfer/metrics.jsonl
+}
+for stage in representation reference; do
+    check "step 2 has its epochs of stage $stage" test "$(epochs_of $stage)" -eq 20
+done
+for stage in classifier 'reference classifier' 'ideal classifier'; do
+    check "step 2 has its epochs of stage $stage" test "$(epochs_of "$stage")" -eq 2
+done
+# A step that counted its reference too would make the parts longer than the whole.
+check "the time of a step is that of its own stages" awk -F'"seconds":' '
+    /"event":"step"/ || /"reference","epoch":20,/ || /(reference|ideal) classifier","epoch":2,/ { parts += $2 }
+    /"event":"end"/ { all = $2 + 0 }
+    END { exit !(parts > 0 && parts <= all) }' run-transfer/metrics.jsonl
 
 expect_code 0 "a share can be held out" "$DER" train "${small[@]}" --validation 0.25
 check "and is tested on" grep -q '^held-out accuracy: .* of 15 images' out
