@@ -45,7 +45,7 @@ static const struct option options[] = {
      .argument = "N",
      .help = "images at once (64; 16 of large images)",
      .at = AT(evaluate.batch)},
-    BAD_IMAGES_ROW(evaluate.bad_images, "stop"),
+    BAD_IMAGES_ROW(evaluate.bad_images, "stop", ""),
     DEVICE_ROW(loading.device),
     PRECISION_ROW(loading.precision),
     THREADS_ROW(loading.threads),

@@ -91,7 +91,7 @@ static const struct option options[] = {
      .help = "seed of everything random (the preset's)",
      .at = AT(seed)},
     CLASS_LIST_ROW(options.train.class_list),
-    BAD_IMAGES_ROW(options.train.bad_images, "stop"),
+    BAD_IMAGES_ROW(options.train.bad_images, "stop", BAD_IMAGES_OF_TRAINING),
     DEVICE_ROW(options.train.backend),
     PRECISION_ROW(options.train.precision),
     DETERMINISTIC_ROW(options.train.deterministic),

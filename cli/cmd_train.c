@@ -162,7 +162,7 @@ static const struct option options[] = {
              "network; `latency`: milliseconds per image, pruned and unpruned.",
      .at = AT(train.measure)},
     CLASS_LIST_ROW(train.class_list),
-    BAD_IMAGES_ROW(bad_images, "stop"),
+    BAD_IMAGES_ROW(bad_images, "stop", BAD_IMAGES_OF_TRAINING),
     DEVICE_ROW(train.backend),
     PRECISION_ROW(precision),
     DETERMINISTIC_ROW(train.deterministic),

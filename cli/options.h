@@ -71,12 +71,14 @@ extern const char *const BAD_IMAGE_WORDS[]; /* in the order of enum der_bad_imag
         .help = "image folders: use the classes named in FILE, one a line",                        \
         .more = "Their order in the file is their order in training.", .at = AT(member)            \
     }
-#define BAD_IMAGES_ROW(member, usual)                                                              \
+#define BAD_IMAGES_ROW(member, usual, besides)                                                     \
     {                                                                                              \
         .name = "bad-images", .type = OPTION_CHOICE, .choices = BAD_IMAGE_WORDS,                   \
         .help = "what to do with images that do not decode (" usual ")",                           \
-        .more = "Those that are skipped are named and counted.", .at = AT(member)                  \
+        .more = "Those that are skipped are named and counted." besides, .at = AT(member)          \
     }
+#define BAD_IMAGES_OF_TRAINING                                                                     \
+    " A class without a single training image that can be used is an error in either case."
 #define DETERMINISTIC_ROW(member)                                                                  \
     {                                                                                              \
         .name = "deterministic", .type = OPTION_FLAG,                                              \

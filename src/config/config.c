@@ -149,3 +149,20 @@ enum der_status config_check(struct der_ctx *ctx, const struct config *config)
     TRY(check_protocol(ctx, config));
     return check_method(ctx, config);
 }
+
+enum der_status config_check_memory(struct der_ctx *ctx, const struct config *config, int n_classes,
+                                    int n_steps)
+{
+    int n_known = 0;
+    for (int t = 0; t + 1 < n_steps; t++)
+        n_known += config_step_classes(config, n_classes, t);
+    if (!config->second_stage || n_known == 0 ||
+        exemplar_quota(config->memory_mode, config->memory, n_known) > 0)
+        return DER_OK;
+    return ctx_fail(
+        ctx, DER_ARG,
+        "second_stage=true trains on kept images of every class, but memory=%d in all is not "
+        "one for each of the %d classes known before step %d: keep %d or more, or set "
+        "second_stage=false",
+        config->memory, n_known, n_steps, n_known);
+}

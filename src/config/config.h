@@ -104,4 +104,9 @@ const char *config_augment(const struct config *config, bool training);
 /* Every value within its range, and all of them together: DER_ARG with a sentence otherwise. */
 NODISCARD enum der_status config_check(struct der_ctx *ctx, const struct config *config);
 
+/* Where a second stage follows, the memory has room for an image of every class that is known before the last of
+ * n_steps steps through n_classes classes: DER_ARG with a sentence otherwise. */
+NODISCARD enum der_status config_check_memory(struct der_ctx *ctx, const struct config *config,
+                                              int n_classes, int n_steps);
+
 #endif

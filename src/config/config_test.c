@@ -152,6 +152,32 @@ static void test_settings_that_contradict_each_other_are_refused(void **state)
     test_ctx_free(ctx);
 }
 
+/* What is kept of a class when step 3 begins: 4 classes are known, and 2 when step 2 does. */
+static void test_a_memory_that_leaves_a_class_nothing_is_refused(void **state)
+{
+    (void)state;
+    static const char *const total[] = {"base_classes=2", "step_classes=2", "memory_mode=total",
+                                        "memory=3"};
+    struct der_ctx *ctx = test_ctx_new(1);
+    struct config c = from(ctx, "custom");
+    assert_ok(ctx, config_apply(ctx, &c, total, 4));
+    assert_ok(ctx, config_check(ctx, &c));
+    assert_int_equal(config_check_memory(ctx, &c, 6, 3), DER_ARG);
+    assert_non_null(strstr(ctx->error, "memory=3"));
+    assert_non_null(strstr(ctx->error, "4 classes"));
+    assert_ok(ctx, config_check_memory(ctx, &c, 6, 2)); /* a run that stops before */
+    assert_ok(ctx, config_check_memory(ctx, &c, 6, 1));
+    assert_ok(ctx, config_set(ctx, &c, "memory", "4"));
+    assert_ok(ctx, config_check_memory(ctx, &c, 6, 3));
+    assert_ok(ctx, config_set(ctx, &c, "memory", "1"));
+    assert_ok(ctx, config_set(ctx, &c, "memory_mode", "per-class"));
+    assert_ok(ctx, config_check_memory(ctx, &c, 6, 3));
+    assert_ok(ctx, config_set(ctx, &c, "memory_mode", "total"));
+    assert_ok(ctx, config_set(ctx, &c, "second_stage", "false"));
+    assert_ok(ctx, config_check_memory(ctx, &c, 6, 3));
+    test_ctx_free(ctx);
+}
+
 static void test_the_ablations_are_accepted(void **state)
 {
     (void)state;
@@ -236,6 +262,7 @@ int main(void)
         cmocka_unit_test(test_classes_fall_into_steps),
         cmocka_unit_test(test_transforms_are_named_for_both_splits),
         cmocka_unit_test(test_settings_that_contradict_each_other_are_refused),
+        cmocka_unit_test(test_a_memory_that_leaves_a_class_nothing_is_refused),
         cmocka_unit_test(test_the_ablations_are_accepted),
         cmocka_unit_test(test_every_number_of_epochs_gives_a_valid_schedule),
         cmocka_unit_test(test_values_out_of_range_are_found_in_the_struct),

@@ -114,6 +114,12 @@ static bool wants(const struct experiment *x, enum measure what)
     return (x->options.measure & (unsigned)what) != 0;
 }
 
+/* Transfer compares steps with each other: joint training at the end is one alone. */
+static bool compares_steps(const struct experiment *x)
+{
+    return experiment_first_step(x) == 0;
+}
+
 static enum der_status measure_extras(struct experiment *x, int t, const struct train_hooks *hooks,
                                       struct extras *extras, struct step_record *record)
 {
@@ -154,13 +160,13 @@ static enum der_status run_step(struct experiment *x, int t, int n_new, struct s
                                  .metrics = x->metrics,
                                  .learner = x->learner,
                                  .first_class = x->first_class};
-    double start = clock_seconds();
     *report = (struct step_report){.step = t + 1, .n_steps = x->n_steps};
-    if (wants(x, MEASURE_TRANSFER) && t > experiment_first_step(x)) {
+    if (wants(x, MEASURE_TRANSFER) && t > 0 && compares_steps(x)) {
         TRY(measure_reference(x, t, n_new, &hooks, &extras.reference));
         record.reference = &extras.reference;
     }
     x->ms_per_iter = NAN;
+    double start = clock_seconds();
     TRY(learner_resume_step(x->learner, n_new, x->from, &hooks));
     state_close(x->from);
     x->from = NULL;
@@ -189,11 +195,9 @@ static void summarise(const struct experiment *x, struct experiment_summary *sum
     summary->bwt = summary->fwt = summary->bound = NAN;
     if (wants(x, MEASURE_REPRESENTATION) || wants(x, MEASURE_TRANSFER))
         summary->bound = x->bound_sum / x->metrics->n_steps;
-    /* Between steps that were not learnt there is nothing to transfer. */
-    bool has_steps = experiment_first_step(x) == 0;
-    if (has_steps && (wants(x, MEASURE_REPRESENTATION) || wants(x, MEASURE_TRANSFER)))
+    if (compares_steps(x) && (wants(x, MEASURE_REPRESENTATION) || wants(x, MEASURE_TRANSFER)))
         summary->bwt = transfer_backward(x->representation, n);
-    if (has_steps && wants(x, MEASURE_TRANSFER))
+    if (compares_steps(x) && wants(x, MEASURE_TRANSFER))
         summary->fwt = transfer_forward(x->representation, x->reference, n);
     summary->seconds = clock_seconds() - x->start;
 }

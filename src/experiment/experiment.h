@@ -26,7 +26,7 @@ struct step_report {
     double forgetting;
     int64_t params, params_total; /* of the extractors; with the classifier */
     double avg_params;
-    double seconds; /* of the step, its tests included */
+    double seconds; /* of the step, its tests included, what is measured on request not */
 };
 
 struct experiment_hooks {

@@ -6,6 +6,7 @@
 #include "config/config_json.h"
 #include "core/utf8.h"
 #include "data/defaults.h"
+#include "data/readable.h"
 #include "experiment/fingerprint.h"
 #include "experiment/records.h"
 #include "store/weights_file.h"
@@ -115,6 +116,20 @@ static enum der_status open_learner(struct experiment *x)
     return learner_new(x->be, &learner, &x->learner);
 }
 
+/* A class of which every image is skipped is better met now than never. */
+static enum der_status check_images(const struct experiment *x)
+{
+    const struct experiment_options *o = &x->options;
+    struct loader_options data = {.set = x->set,
+                                  .view = x->train,
+                                  .augment = &x->learner->options.test_augment,
+                                  .split = DATA_TRAIN};
+    int n_classes = 0;
+    for (int t = 0; t < x->n_steps; t++)
+        n_classes += config_step_classes(&o->config, x->set->n_classes, t);
+    return o->bad_images == BAD_IMAGES_SKIP ? readable_check(x->ctx, &data, n_classes) : DER_OK;
+}
+
 static enum der_status create_folder(struct experiment *x)
 {
     cJSON *settings;
@@ -138,8 +153,7 @@ static enum der_status create_folder(struct experiment *x)
 static bool needs_init(const struct experiment *x)
 {
     const struct experiment_options *o = &x->options;
-    return o->init && (!x->from || o->config.method == METHOD_JOINT ||
-                       (o->measure & (unsigned)MEASURE_TRANSFER) != 0);
+    return o->init && (!x->from || o->config.method == METHOD_JOINT);
 }
 
 /* A file that does not fit, or is not what it was, is better met now than when it is loaded. */
@@ -191,6 +205,7 @@ static enum der_status open_metrics(struct experiment *x)
     for (int t = 0; t < x->n_steps; t++)
         x->first_class[t + 1] =
             x->first_class[t] + config_step_classes(&x->options.config, x->set->n_classes, t);
+    TRY(config_check_memory(x->ctx, &x->options.config, x->set->n_classes, x->n_steps));
     size_t cells = (size_t)n * (size_t)n;
     x->representation = mem_zalloc(&x->ctx->mem, cells, sizeof *x->representation);
     x->reference = mem_zalloc(&x->ctx->mem, (size_t)n, sizeof *x->reference);
@@ -209,6 +224,7 @@ enum der_status experiment_open(struct experiment *x)
     TRY(open_views(x));
     TRY(open_metrics(x));
     TRY(open_learner(x));
+    TRY(check_images(x));
     TRY(open_folder(x));
     return begin_listening(x);
 }

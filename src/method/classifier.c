@@ -6,7 +6,6 @@
 #include "method/learner_internal.h"
 
 #include <math.h>
-#include <stdio.h>
 
 enum { SCALAR_LR, SCALAR_ONE };
 
@@ -114,13 +113,11 @@ static enum der_status run_stage(struct head_stage *stage, const struct data_vie
 {
     struct learner *learner = stage->learner;
     struct der_ctx *ctx = learner->be->ctx;
-    char name[64];
+    char name[LEARNER_STAGE_NAME];
     int first_epoch;
     TRY(restore(stage, &first_epoch));
     TRY(buffer_new(learner->be, ASSEMBLY_MAX_SCALARS * sizeof(float), &stage->scalars));
-    (void)snprintf(name, sizeof name, "step %d, %s", learner_step_number(learner),
-                   stage->which == STAGE_IDEAL ? "ideal classifier" : "classifier");
-    struct stage loop = {.name = name,
+    struct stage loop = {.name = learner_stage_name(learner, stage->which, name),
                          .ops = &STAGE,
                          .self = stage,
                          .loss_names = LOSS_NAMES,

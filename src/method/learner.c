@@ -3,12 +3,26 @@
 #include "core/rng.h"
 
 #include <assert.h>
+#include <stdio.h>
 
 uint64_t learner_seed(const struct learner *learner, enum learner_stage stage)
 {
     struct rng_block block =
         rng_at(learner->options.config.seed, RNG_STAGE, (uint32_t)stage, (uint64_t)learner->step);
     return (uint64_t)block.word[1] << 32 | block.word[0];
+}
+
+const char *learner_stage_name(const struct learner *learner, enum learner_stage stage,
+                               char text[LEARNER_STAGE_NAME])
+{
+    static const char *const names[] = {[STAGE_REPRESENTATION] = "representation",
+                                        [STAGE_CLASSIFIER] = "classifier",
+                                        [STAGE_IDEAL] = "ideal classifier"};
+    static const char *const of_reference[] = {
+        [STAGE_REPRESENTATION] = "reference", [STAGE_IDEAL] = "reference classifier"};
+    (void)snprintf(text, LEARNER_STAGE_NAME, "step %d, %s", learner_step_number(learner),
+                   learner->options.is_reference ? of_reference[stage] : names[stage]);
+    return text;
 }
 
 struct loader_options learner_batches(const struct learner *learner, const struct data_view *view,

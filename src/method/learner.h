@@ -45,6 +45,7 @@ struct learner_options {
     enum data_split test_split; /* split of `test` */
     int n_classes;              /* in all */
     int steps_before; /* of the protocol, whose classes the first step here has too; only counted in names */
+    bool is_reference; /* trained to be compared with (method/probe.h): its stages are called so */
     int balance_least; /* images of a class that the second stage has at least: see
                                  * view_balanced_to */
     bool fills_memory; /* places that herding leaves open (it gives up after so many picks) go to

@@ -34,6 +34,11 @@ static inline int learner_step_number(const struct learner *learner)
     return learner->options.steps_before + learner->step + 1;
 }
 
+/* "step 2, classifier": what progress and records call a stage. */
+enum { LEARNER_STAGE_NAME = 64 };
+const char *learner_stage_name(const struct learner *learner, enum learner_stage stage,
+                               char text[LEARNER_STAGE_NAME]);
+
 /* The first step has a schedule of its own. */
 const struct schedule *learner_schedule(const struct learner *learner);
 

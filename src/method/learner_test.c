@@ -4,10 +4,13 @@
 /* labels: first long */
 #include "config/override.h"
 #include "config/preset.h"
+#include "method/learner_internal.h"
 #include "method/probe.h"
 #include "support/learner_data.h"
 #include "support/test_backend.h"
 #include "support/test_ctx.h"
+
+#include <stdio.h>
 
 enum { STEPS = 2, PER_STEP = 2, CLASSES = STEPS * PER_STEP };
 
@@ -218,6 +221,33 @@ static void test_probes_read_the_representation(void **state)
     learner_free(learner);
 }
 
+/* The last stage that was heard of. */
+static enum der_status keep_name(void *user, const struct train_progress *p)
+{
+    (void)snprintf(user, LEARNER_STAGE_NAME, "%s", p->stage);
+    return DER_OK;
+}
+
+/* What is trained to be compared with is told apart from the step that it belongs to. */
+static void test_the_reference_has_stages_of_its_own(void **state)
+{
+    struct learner_data *f = *state;
+    char name[LEARNER_STAGE_NAME] = "";
+    const struct train_hooks hooks = {.epoch_done = keep_name, .user = name};
+    static const char *const brief[] = {"epochs=1", "classifier_epochs=1", "prune=false"};
+    struct learner *learner;
+    struct probe_reference reference;
+    assert_ok(f->ctx, config_apply(f->ctx, &f->options.config, brief, 3));
+    assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, &hooks));
+    assert_string_equal(name, "step 1, representation");
+    assert_ok(f->ctx, probe_reference(learner, PER_STEP, &hooks, &reference));
+    assert_string_equal(name, "step 2, reference classifier");
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, &hooks));
+    assert_string_equal(name, "step 2, classifier");
+    learner_free(learner);
+}
+
 /* Has one training image lie in a file that is not there; the pixels are handed out, to be put back. */
 static uint8_t *lose_image(struct learner_data *f, int64_t lost)
 {
@@ -280,6 +310,7 @@ int main(void)
         TEST(test_the_first_extractor_may_have_a_size_of_its_own),
         TEST(test_masks_lean_towards_what_was_kept),
         TEST(test_probes_read_the_representation),
+        TEST(test_the_reference_has_stages_of_its_own),
         TEST(test_an_image_that_is_skipped_is_not_remembered),
         TEST(test_steps_are_refused_beyond_the_classes),
     };

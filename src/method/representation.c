@@ -18,8 +18,6 @@
 #include "method/pressure.h"
 #include "store/weights_file.h"
 
-#include <stdio.h>
-
 /* Streams of initialisation; a step adds its number times STREAMS. */
 enum { STREAM_EXTRACTOR, STREAM_HEAD, STREAM_AUXILIARY, STREAM_MASKS, STREAM_RESET, STREAMS = 8 };
 
@@ -362,15 +360,14 @@ enum der_status learn_representation(struct learner *learner, const struct data_
                                      struct param_set **classifier)
 {
     struct representation r = {.learner = learner, .n_new = n_new};
-    char name[64];
+    char name[LEARNER_STAGE_NAME];
     int first_epoch = 0;
     *classifier = NULL;
     enum der_status status = open_stage(&r);
     if (status == DER_OK && learner->from)
         status = restore(&r, &first_epoch);
     if (status == DER_OK) {
-        (void)snprintf(name, sizeof name, "step %d, representation", learner_step_number(learner));
-        struct stage stage = {.name = name,
+        struct stage stage = {.name = learner_stage_name(learner, STAGE_REPRESENTATION, name),
                               .ops = &STAGE,
                               .self = &r,
                               .loss_names = r.loss_names,

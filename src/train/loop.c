@@ -228,6 +228,17 @@ static enum der_status run_epoch(struct run *run, int epoch)
     return stage->ops->save ? stage->ops->save(stage->self, epoch + 1) : DER_OK;
 }
 
+/* Of a batch of one image batch norm would make nothing but its shift. */
+static enum der_status refuse_view(const struct run *run)
+{
+    const struct stage *stage = run->stage;
+    if (stage->data.view->n > 0)
+        return ctx_fail(run->ctx, DER_ARG,
+                        "%s: there is only one image to train on, but a batch needs at least two",
+                        stage->name);
+    return ctx_fail(run->ctx, DER_ARG, "%s: there are no images to train on", stage->name);
+}
+
 static enum der_status open_run(struct run *run)
 {
     const struct stage *stage = run->stage;
@@ -235,7 +246,7 @@ static enum der_status open_run(struct run *run)
     TRY(open_feeder(run));
     size_t n = (size_t)feeder_batches(run->feeder);
     if (n == 0)
-        return ctx_fail(run->ctx, DER_ARG, "%s: there are no images to train on", stage->name);
+        return refuse_view(run);
     run->scalars = mem_alloc(mem, n, STAGE_MAX_SCALARS * sizeof *run->scalars);
     run->losses_read = mem_alloc(mem, n, STAGE_MAX_LOSSES * sizeof *run->losses_read);
     run->ranks_read = mem_alloc(mem, n, (size_t)stage->data.batch * sizeof *run->ranks_read);

@@ -230,18 +230,35 @@ static void test_programs_may_be_made_anew_between_epochs(void **state)
     compare_with(*state, 0, true);
 }
 
+static void assert_refused(struct fixture *f, const struct data_view *view, const char *words)
+{
+    struct supervised *model = new_model(f);
+    struct loader_options train = data_of(f, DATA_TRAIN);
+    train.view = view;
+    struct schedule schedule = schedule_of(0.05, 6);
+    assert_int_equal(supervised_train(model, "test", &schedule, &train, NULL), DER_ARG);
+    assert_non_null(strstr(f->ctx->error, words));
+    supervised_free(model);
+}
+
 static void test_empty_views_are_refused(void **state)
 {
     struct fixture *f = *state;
-    struct supervised *model = new_model(f);
     struct data_view *empty;
     assert_ok(f->ctx, view_classes(f->ctx, &f->set->part[DATA_TRAIN], f->order, 1, 1, &empty));
-    struct loader_options train = data_of(f, DATA_TRAIN);
-    train.view = empty;
-    struct schedule schedule = schedule_of(0.05, 6);
-    assert_int_not_equal(supervised_train(model, "test", &schedule, &train, NULL), DER_OK);
+    assert_refused(f, empty, "there are no images to train on");
     view_free(empty);
-    supervised_free(model);
+}
+
+static void test_one_image_alone_is_refused_as_such(void **state)
+{
+    struct fixture *f = *state;
+    struct data_view *one;
+    assert_ok(f->ctx, view_classes(f->ctx, &f->set->part[DATA_TRAIN], f->order, 0, 1, &one));
+    assert_ok(f->ctx, view_limit(one, 1, 1));
+    assert_int_equal(one->n, 1);
+    assert_refused(f, one, "there is only one image to train on");
+    view_free(one);
 }
 
 int main(void)
@@ -255,6 +272,7 @@ int main(void)
         TEST(test_runs_repeat_to_the_byte_with_any_number_of_loaders),
         TEST(test_programs_may_be_made_anew_between_epochs),
         TEST(test_empty_views_are_refused),
+        TEST(test_one_image_alone_is_refused_as_such),
     };
     if (!test_backend_is_here())
         return test_backend_skip();

@@ -60,6 +60,7 @@ check "as its confusion" grep -Eq '"confusion":\[\[[0-9]+,[0-9]+\],\[[0-9]+,[0-9
 expect_code 0 "it can be looked at" "$DER" info run-last
 check "with as many steps" grep -Eq '^state +finished, 2 of 2 steps done$' out
 check "of which the last has numbers" test "$(grep -Ec '^ +[0-9]+ +[0-9.]+ +[0-9.]+ +[0-9]+$' out)" -eq 1
+check "so that no reference is trained" test "$(grep -c '"reference"' run-last/metrics.jsonl)" -eq 0
 expect_code 0 "a size can be wanted" "$DER" train "${steps[@]}" --max-steps 1 --target-params 6k
 params=$(sed -n 's/^parameters: average \([0-9]*\),.*/\1/p' out)
 check "and is met within a tenth" test "$params" -ge 5400 -a "$params" -le 6600
@@ -69,6 +70,22 @@ check "transfer is shown" grep -Eq '^backward transfer: [-+][0-9.]+ %' out
 for key in representation classifier_bound reference latency_ms; do
     check "metrics.jsonl has $key" grep -q "\"$key\":" run-more/metrics.jsonl
 done
+expect_code 0 "forward transfer trains networks to compare with" \
+    "$DER" train "${steps[@]}" --set epochs=20 --measure transfer --out run-transfer
+epochs_of() { # STAGE: epochs of step 2 in it
+    grep -c "\"step\":2,\"stage\":\"$1\"," run-transfer/metrics.jsonl
+}
+for stage in representation reference; do
+    check "step 2 has its epochs of stage $stage" test "$(epochs_of $stage)" -eq 20
+done
+for stage in classifier 'reference classifier' 'ideal classifier'; do
+    check "step 2 has its epochs of stage $stage" test "$(epochs_of "$stage")" -eq 2
+done
+# A step that counted its reference too would make the parts longer than the whole.
+check "the time of a step is that of its own stages" awk -F'"seconds":' '
+    /"event":"step"/ || /"reference","epoch":20,/ || /(reference|ideal) classifier","epoch":2,/ { parts += $2 }
+    /"event":"end"/ { all = $2 + 0 }
+    END { exit !(parts > 0 && parts <= all) }' run-transfer/metrics.jsonl
 
 expect_code 0 "a share can be held out" "$DER" train "${small[@]}" --validation 0.25
 check "and is tested on" grep -q '^held-out accuracy: .* of 15 images' out
@@ -93,6 +110,10 @@ check "before the folder of the run is made" test ! -e run-size
 expect_code 2 "memory belongs to the protocol" \
     "$DER" train --data "$data" --preset cifar100-b0-10 --set memory=5000
 check "and the message says so" one_line err "custom"
+expect_code 2 "a memory smaller than the classes to be kept is a usage error" "$DER" train "${steps[@]}" \
+    --set memory_mode=total --set memory=1 --out run-none
+check "and says how many they are" one_line err "2 classes known before step 2"
+check "before a folder is made" test ! -e run-none
 expect_code 2 "a word that is no number is a usage error" "$DER" train --seed two
 check "and is named" one_line err "'two'"
 expect_code 2 "a flag without its value is a usage error" "$DER" train --data
@@ -137,6 +158,13 @@ done
 expect_code 3 "an image that does not decode ends the run" "$DER" train "${folder[@]}" --out run-bad
 check "and is named" grep -q '^der: .*photos/.*/broken.jpg' err
 expect_code 0 "or is skipped, in the same folder" "$DER" train "${folder[@]}" --bad-images skip --out run-bad
+for file in photos/owl/*; do
+    echo garbage >"$file"
+done
+expect_code 3 "but a class of which all are skipped ends the run" \
+    "$DER" train "${folder[@]}" --bad-images skip --out run-owl
+check "and is named" one_line err "class 'owl' in photos"
+check "before a folder is made" test ! -e run-owl
 
 # An interrupt ends the run cleanly. The files are emptied here, not by the background process: the loop
 # must not take an older message for the run's own.

@@ -39,6 +39,14 @@ check_events "have neither masks nor gaps" tuning tuned
 expect_code 0 "events of joint training" "$DER" train "${plain_flags[@]}" --method joint --out joint --tensorboard bound
 check_fails "which keeps no exemplars" grep -rq PNG bound
 
+# What is trained to be compared with has curves of its own.
+expect_code 0 "events of a run with transfer" \
+    "$DER" train "${run_flags[@]}" --measure transfer --out compared --tensorboard compared-events
+check_events "have no curve twice" compared-events compared
+for group in reference 'reference classifier'; do
+    check "there is one of the $group" grep -raq "$group/loss/main" compared-events
+done
+
 touch file
 expect_code 3 "a folder that cannot be made is told before training" "$DER" train "${run_flags[@]}" --tensorboard file
 check "in one line" grep -q '^der: cannot make folder file' err

@@ -41,4 +41,24 @@ killed_at torn 10 0 "${joint[@]}" --out torn
 expect_code 0 "and again when it goes on" "${resume[@]}" torn
 check "to the same end" same_run bound torn
 
+# What forward transfer is measured against begins at random, whatever the run begins with.
+references() { # RUN
+    grep -o '"reference[a-z_]*":[^,]*' "$1/metrics.jsonl"
+}
+joint=("$DER" train "${plain_flags[@]}" --method joint --measure transfer)
+expect_code 0 "transfer of a run that begins with weights" "${joint[@]}" --init kept --out lent
+expect_code 0 "and of one at random" "${joint[@]}" --out own
+references lent >lent.references
+check "is measured" test -s lent.references
+references own >own.references
+check "against the same networks" cmp lent.references own.references
+
+cp kept weights
+transfer=("$DER" train "${run_flags[@]}" --measure transfer --init weights)
+expect_code 0 "a run with transfer" "${transfer[@]}" --out measured
+killed_at rest 5 0 "${transfer[@]}" --out rest
+rm weights
+expect_code 0 "needs the weights no more once it has begun" "${resume[@]}" rest
+check "and ends the same" same_run measured rest
+
 done_testing
