@@ -67,7 +67,7 @@ check "and the choices are listed" one_line err "takes\? 'double', but f32, tf32
 expect_code 2 "an option like no other is refused" "$DER" nets --frobnicate
 check "and where to look is told" one_line err "unknown option '--frobnicate'; see 'der help nets'"
 expect_code 2 "a name of a word is no option" "$DER" eval --MODEL x
-check_fails "and is not suggested" grep -q 'did you mean' err
+check_not "and is not suggested" grep -q 'did you mean' err
 expect_code 2 "numbers have a least value" "$DER" train --data "$synth" --threads 0
 check "which is told" one_line err "--threads wants 1 or more, not 0"
 expect_code 2 "also where it is 0" "$DER" train --data "$synth" --seed=-1
@@ -111,9 +111,9 @@ check "tells nothing but results" test ! -s err -a -s out
 check "training on a terminal" on_terminal "$DER" train "${tiny[@]}"
 check "shows progress in a line that is rewritten" grep -q $'\r.*epoch 1/1.*\033\[K' terminal
 check "quiet training on a terminal" on_terminal "$DER" train "${tiny[@]}" --quiet
-check_fails "shows none" grep -q $'epoch 1/1\|\033\[K' terminal
+check_not "shows none" grep -q $'epoch 1/1\|\033\[K' terminal
 check "checking quietly on a terminal" on_terminal "$DER" data check "$root/tests/data/fixtures/idx_plain" --quiet
-check_fails "shows none either" grep -q $'\033\[K' terminal
+check_not "shows none either" grep -q $'\033\[K' terminal
 expect_code 0 "a quiet report" "$DER" report run -o page.html --quiet
 check "says nothing" test ! -s out -a ! -s err -a -s page.html
 
@@ -133,15 +133,15 @@ for variable in NO_COLOR=1 TERM=dumb; do
         # shellcheck disable=SC2086 # two words
         (export "${variable?}" && on_terminal "$DER" $words)
         check "der $words writes something with $variable" test -s terminal
-        check_fails "and no colour" grep -q "${colour}[0-9]" terminal
+        check_not "and no colour" grep -q "${colour}[0-9]" terminal
     done
 done
 TERM=dumb on_terminal "$DER" train "${tiny[@]}"
-check_fails "nor are lines rewritten on a terminal that cannot" grep -q "$colour" terminal
+check_not "nor are lines rewritten on a terminal that cannot" grep -q "$colour" terminal
 for words in nets help frobnicate "presets custom"; do
     # shellcheck disable=SC2086 # two words
     "$DER" $words >out 2>&1
-    check_fails "der $words has no colour in a file" grep -q "$colour" out
+    check_not "der $words has no colour in a file" grep -q "$colour" out
 done
 
 done_testing

@@ -37,6 +37,14 @@ check() { # NAME COMMAND...: the command succeeds; leaves out and err of the ste
     report $? "$name" check.out
 }
 
+check_not() { # NAME COMMAND...: the command, grep or cmp or test, says no; leaves out and err alone
+    local name=$1
+    shift
+    "$@" >check.out 2>&1
+    [ $? -eq 1 ]
+    report $? "$name" check.out
+}
+
 check_fails() { # NAME COMMAND...: the command fails, and not by crashing; writes out and err
     local name=$1 code
     shift
