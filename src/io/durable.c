@@ -33,6 +33,8 @@ struct durable {
 static void give_back(struct durable *file)
 {
     struct mem *mem = &file->ctx->mem;
+    if (file->fd >= 0)
+        (void)io_close(file->io, file->fd);
     if (file->folder >= 0)
         (void)io_close(file->io, file->folder);
     mem_free(mem, file->path);
@@ -82,8 +84,11 @@ static enum der_status open_special(struct durable *file, const char *path, mode
     file->path = mem_strdup(&file->ctx->mem, path);
     if (!file->path)
         return ctx_nomem(file->ctx);
-    file->fd = io_open(file->io, path, O_WRONLY | O_CLOEXEC | O_NOCTTY, 0);
-    return file->fd < 0 ? io_fail(file->ctx, "cannot write", path, errno) : DER_OK;
+    /* A pipe that nobody reads is an error; only writing waits for a reader. */
+    file->fd = io_open(file->io, path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0);
+    if (file->fd < 0 || fcntl(file->fd, F_SETFL, O_WRONLY) != 0)
+        return io_fail(file->ctx, "cannot write", path, errno);
+    return DER_OK;
 }
 
 static enum der_status open_place(struct durable *file, const char *path)
@@ -159,8 +164,6 @@ void durable_abort(struct durable *file)
 {
     if (!file)
         return;
-    if (file->fd >= 0)
-        (void)io_close(file->io, file->fd);
     /* What cannot be removed now is swept later. */
     if (file->temporary)
         (void)file->io->unlink(file->io->user, file->temporary);

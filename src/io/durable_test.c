@@ -269,6 +269,8 @@ static void test_a_pipe_is_written_into(void **state)
     assert_int_equal(kind_of(f, "state"), S_IFIFO);
     assert_int_equal(count_files(f), 1);
     (void)close(fd);
+    assert_int_equal(save(f, NULL), DER_IO); /* nobody reads, and nobody waits */
+    assert_int_equal(kind_of(f, "state"), S_IFIFO);
     assert_ok(f->ctx, durable_write_file(f->ctx, NULL, "/dev/null", NEW, strlen(NEW)));
     struct stat info;
     assert_int_equal(stat("/dev/null", &info), 0);
