@@ -107,11 +107,12 @@ cudaError_t cuda_epilogue(struct cuda_rows dst, struct cuda_rows src, const floa
 
 struct cuda_pool {
     int64_t n, h, w, out_h, out_w;
-    int64_t stored; /* channels of all arrays, padding included */
+    int64_t src_stored,
+        dst_stored; /* channels, padding included: images of two sizes may have two */
     int kernel, stride, pad;
     enum cuda_type type;
 };
-/* index [n, out_h, out_w, stored] may be NULL. */
+/* index [n, out_h, out_w, dst_stored] may be NULL. */
 cudaError_t cuda_maxpool(const struct cuda_pool *pool, void *dst, int32_t *index, const void *src,
                          cudaStream_t stream);
 cudaError_t cuda_maxpool_grad(const struct cuda_pool *pool, void *d_src, const void *d_dst,

@@ -374,15 +374,14 @@ __global__ void __launch_bounds__(NORM_THREADS, 1)
 
 /* ---- launches ------------------------------------------------------------------------------------ */
 
-/* Whether a launch can begin before the one that it depends on has ended, and blocks of a cluster read what others have. */
-static inline cudaError_t is_hopper(bool *out)
+/* Whether a kernel can begin before the one that it depends on has ended, and blocks of a cluster read what others
+ * have. That is up to the code that was loaded: a newer GPU also runs what was made for an older one, which has neither. */
+static inline cudaError_t is_hopper(const void *kernel, bool *out)
 {
-    int device;
-    int major = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess)
-        error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    *out = major >= 9;
+    enum { HOPPER = 90 };
+    struct cudaFuncAttributes own = {};
+    const cudaError_t error = cudaFuncGetAttributes(&own, kernel);
+    *out = own.ptxVersion >= HOPPER;
     return error;
 }
 
@@ -438,7 +437,7 @@ static cudaError_t norm_passes(const typename OP::args *args, const struct norm_
 {
     typedef slice_of<OP::V, CX> slice;
     bool overlaps = false;
-    cudaError_t error = is_hopper(&overlaps);
+    cudaError_t error = is_hopper((const void *)norm_apply_kernel<SECOND, CX>, &overlaps);
     if (error != cudaSuccess)
         return error;
     struct walk w = {};
@@ -488,7 +487,8 @@ static cudaError_t norm_run(const typename OP::args *args, const struct norm_wor
         const bool is_whole = work.sums && work.summed == 0 && work.with_rows &&
                               is_small(&args->src) && !args->in_passes;
         bool has_clusters = false;
-        const cudaError_t error = is_hopper(&has_clusters);
+        const cudaError_t error =
+            is_hopper((const void *)norm_whole_kernel<OP, SLICE_MAX / VECTOR>, &has_clusters);
         if (error != cudaSuccess)
             return error;
         if (is_whole && has_clusters)

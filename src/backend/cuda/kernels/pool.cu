@@ -23,18 +23,20 @@ __device__ static struct pixel pixel_of(int64_t i, int64_t h, int64_t w, int64_t
 template <typename T>
 __global__ void maxpool_kernel(const struct cuda_pool pool, T *dst, int32_t *index, const T *src)
 {
-    const int64_t count = pool.n * pool.out_h * pool.out_w * pool.stored;
+    const int64_t count = pool.n * pool.out_h * pool.out_w * pool.dst_stored;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * blockDim.x) {
-        const struct pixel at = pixel_of(i, pool.out_h, pool.out_w, pool.stored);
-        const T *image = src + at.n * pool.h * pool.w * pool.stored + at.c;
+        const struct pixel at = pixel_of(i, pool.out_h, pool.out_w, pool.dst_stored);
+        const T *image = src + at.n * pool.h * pool.w * pool.src_stored + at.c;
         const int64_t top = at.h * pool.stride - pool.pad;
         const int64_t left = at.w * pool.stride - pool.pad;
         int64_t best = -1;
         float largest = 0.0f;
-        for (int64_t h = top < 0 ? 0 : top; h < top + pool.kernel && h < pool.h; h++)
+        /* Padding that src lacks is zero. */
+        const int64_t bottom = at.c < pool.src_stored ? top + pool.kernel : 0;
+        for (int64_t h = top < 0 ? 0 : top; h < bottom && h < pool.h; h++)
             for (int64_t w = left < 0 ? 0 : left; w < left + pool.kernel && w < pool.w; w++) {
-                const float x = to_float(image[(h * pool.w + w) * pool.stored]);
+                const float x = to_float(image[(h * pool.w + w) * pool.src_stored]);
                 if (best < 0 || x > largest) {
                     best = h * pool.w + w;
                     largest = x;
@@ -51,20 +53,21 @@ template <typename T>
 __global__ void maxpool_grad_kernel(const struct cuda_pool pool, T *d_src, const T *d_dst,
                                     const int32_t *index)
 {
-    const int64_t count = pool.n * pool.h * pool.w * pool.stored;
+    const int64_t count = pool.n * pool.h * pool.w * pool.src_stored;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * blockDim.x) {
-        const struct pixel at = pixel_of(i, pool.h, pool.w, pool.stored);
+        const struct pixel at = pixel_of(i, pool.h, pool.w, pool.src_stored);
         const int64_t here = at.h * pool.w + at.w;
         const int64_t first_h = at.h + pool.pad - pool.kernel + 1;
         const int64_t first_w = at.w + pool.pad - pool.kernel + 1;
         int64_t h = first_h <= 0 ? 0 : (first_h + pool.stride - 1) / pool.stride;
         float sum = 0.0f;
-        for (; h < pool.out_h && h * pool.stride - pool.pad <= at.h; h++) {
+        for (; at.c < pool.dst_stored && h < pool.out_h && h * pool.stride - pool.pad <= at.h;
+             h++) {
             int64_t w = first_w <= 0 ? 0 : (first_w + pool.stride - 1) / pool.stride;
             for (; w < pool.out_w && w * pool.stride - pool.pad <= at.w; w++) {
                 const int64_t window =
-                    ((at.n * pool.out_h + h) * pool.out_w + w) * pool.stored + at.c;
+                    ((at.n * pool.out_h + h) * pool.out_w + w) * pool.dst_stored + at.c;
                 if (index[window] == here)
                     sum += to_float(d_dst[window]);
             }
@@ -109,7 +112,7 @@ cudaError_t cuda_maxpool(const struct cuda_pool *pool, void *dst, int32_t *index
                          cudaStream_t stream)
 {
     const unsigned blocks =
-        blocks_for(pool->n * pool->out_h * pool->out_w * pool->stored, BLOCK_THREADS);
+        blocks_for(pool->n * pool->out_h * pool->out_w * pool->dst_stored, BLOCK_THREADS);
     if (pool->type == CUDA_BF16)
         maxpool_kernel<<<blocks, BLOCK_THREADS, 0, stream>>>(*pool, (bf16 *)dst, index,
                                                              (const bf16 *)src);
@@ -122,7 +125,8 @@ cudaError_t cuda_maxpool(const struct cuda_pool *pool, void *dst, int32_t *index
 cudaError_t cuda_maxpool_grad(const struct cuda_pool *pool, void *d_src, const void *d_dst,
                               const int32_t *index, cudaStream_t stream)
 {
-    const unsigned blocks = blocks_for(pool->n * pool->h * pool->w * pool->stored, BLOCK_THREADS);
+    const unsigned blocks =
+        blocks_for(pool->n * pool->h * pool->w * pool->src_stored, BLOCK_THREADS);
     if (pool->type == CUDA_BF16)
         maxpool_grad_kernel<<<blocks, BLOCK_THREADS, 0, stream>>>(*pool, (bf16 *)d_src,
                                                                   (const bf16 *)d_dst, index);
