@@ -28,7 +28,7 @@ lint:
 	tools/lint.sh
 
 install: all
-	cmake --install build --prefix $(PREFIX)
+	cmake --install build --prefix "$(PREFIX)"
 
 clean:
 	rm -rf build

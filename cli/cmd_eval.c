@@ -3,6 +3,7 @@
  */
 #include "loading.h"
 #include "options.h"
+#include "outputs.h"
 #include "progress.h"
 #include "running.h"
 #include "style.h"
@@ -173,8 +174,11 @@ static enum exit_code run(void *user)
     r->evaluate.progress = show_progress;
     r->evaluate.cancelled = running_is_interrupted;
     r->evaluate.user = r;
+    enum exit_code code = outputs_spare("predictions", r->evaluate.predictions, r->loading.model);
+    if (code != EXIT_OK)
+        return code;
     running_catch_interrupts();
-    enum exit_code code = loading_open(&r->loading, &ctx, &model);
+    code = loading_open(&r->loading, &ctx, &model);
     if (code != EXIT_OK)
         return code;
     size_t n_classes = (size_t)der_model_info(model).n_classes;

@@ -2,6 +2,7 @@
  * `der export`: a model in a format that other programs read.
  */
 #include "options.h"
+#include "outputs.h"
 
 #include <der/exchange.h>
 
@@ -35,11 +36,14 @@ static enum exit_code run(void *user)
 {
     const struct request *r = user;
     struct der_ctx *ctx;
+    enum exit_code code = outputs_spare("onnx", r->onnx, r->model);
+    if (code != EXIT_OK)
+        return code;
     enum der_status status = der_ctx_new(NULL, &ctx);
     if (status != DER_OK)
         return fail_status(NULL, status);
     status = der_export_onnx(ctx, r->model, r->onnx, &r->options);
-    enum exit_code code = status == DER_OK ? EXIT_OK : fail_status(ctx, status);
+    code = status == DER_OK ? EXIT_OK : fail_status(ctx, status);
     der_ctx_free(ctx);
     return code;
 }

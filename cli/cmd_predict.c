@@ -27,6 +27,7 @@ static const struct option options[] = {
      .type = OPTION_WORDS,
      .kind = KIND_FILE,
      .help = "JPEG or PNG files; folders for all below them; - reads one file from stdin",
+     .more = "Folders behind symbolic links are left out, and so are hidden files.",
      .required = true,
      .at = AT(pictures)},
     {.name = "top",

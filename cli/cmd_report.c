@@ -2,6 +2,7 @@
  * `der report`: one page about runs, or their numbers as CSV.
  */
 #include "options.h"
+#include "outputs.h"
 #include "running.h"
 
 #include <der/report.h>
@@ -101,6 +102,13 @@ static enum exit_code check_request(const struct request *r)
                     "a file is needed: -o FILE for the page, --csv FILE for the numbers");
     if (r->follow > DAY)
         return fail(EXIT_USAGE, "--follow wants 1 to %d seconds, not %d", DAY, r->follow);
+    for (int i = 0; i < r->runs.n; i++) {
+        enum exit_code code = outputs_spare("out", r->options.page, r->runs.word[i]);
+        if (code == EXIT_OK)
+            code = outputs_spare("csv", r->options.csv, r->runs.word[i]);
+        if (code != EXIT_OK)
+            return code;
+    }
     return EXIT_OK;
 }
 

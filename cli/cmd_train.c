@@ -184,7 +184,7 @@ static void show_step(void *user, const struct der_step *step)
     running_show_step(&f->has_header, step);
 }
 
-static void show_measured(const char *name, double value)
+static void show_transfer(const char *name, double value)
 {
     if (!isnan(value))
         printf("%s: %+.2f %%\n", name, value);
@@ -200,9 +200,10 @@ static void show_result(const struct der_train_result *r)
     printf("parameters: average %.0f, last %" PRId64 ", with classifier %" PRId64 "\n",
            r->last.avg_params, r->last.params, r->last.params_total);
     printf("forgetting: %.2f %%\n", r->last.forgetting);
-    show_measured("classifier bound", r->classifier_bound);
-    show_measured("backward transfer", r->bwt);
-    show_measured("forward transfer", r->fwt);
+    if (!isnan(r->classifier_bound))
+        printf("classifier bound: %.2f %%\n", r->classifier_bound);
+    show_transfer("backward transfer", r->bwt);
+    show_transfer("forward transfer", r->fwt);
 }
 
 static void show_finished(const struct request *f, const struct der_step *last)

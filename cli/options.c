@@ -153,6 +153,8 @@ static enum exit_code store_number(const struct option *option, const char *text
     if (value < option->at_least)
         return fail(EXIT_USAGE, "--%s wants %d or more, not %g", option->name, option->at_least,
                     value);
+    if (option->is_positive && value == 0.0)
+        return fail(EXIT_USAGE, "--%s wants more than 0", option->name);
     *(double *)target = value;
     return EXIT_OK;
 }

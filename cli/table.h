@@ -70,6 +70,7 @@ struct option {
     const char *more;    /* further sentences for the manual; or NULL */
     bool required;       /* texts and words */
     int at_least;        /* numbers */
+    bool is_positive;    /* numbers: not 0 either */
     size_t at;           /* in the command's request */
 };
 

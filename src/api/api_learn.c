@@ -163,6 +163,8 @@ static enum der_status learn_locked(struct backend *be, const char *path,
     struct pupil taught;
     if (pupil_exists(path))
         TRY(pupil_load(be, NULL, path, &pupil));
+    else
+        TRY(pupil_check_room(be->ctx, path));
     enum der_status status = teach(&pupil, data, options, report, &taught);
     pupil_fini(&pupil);
     TRY(status);
@@ -178,6 +180,8 @@ enum der_status der_learn(struct der_ctx *ctx, const char *path, struct der_data
     struct der_model *model;
     struct lock *lock;
     *report = (struct der_learn_report){0};
+    if (path[0] == '\0')
+        return ctx_fail(ctx, DER_ARG, "a model needs the name of a file");
     TRY(api_model_new(ctx, model_options, &model));
     enum der_status status = pupil_lock(ctx, path, &lock);
     if (status == DER_OK)

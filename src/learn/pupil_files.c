@@ -72,6 +72,20 @@ enum der_status pupil_lock(struct der_ctx *ctx, const char *path, struct lock **
     return status;
 }
 
+enum der_status pupil_check_room(struct der_ctx *ctx, const char *path)
+{
+    struct places p;
+    enum der_status status = places_init(ctx, NULL, path, &p);
+    for (int i = 0; i < COMPANIONS && status == DER_OK; i++)
+        if (exists(p.file[i]))
+            status = ctx_fail(ctx, DER_STATE,
+                              "%s is there, but not its model %s: put that back, or move the "
+                              "file away to begin a new one",
+                              p.file[i], path);
+    places_fini(&p);
+    return status;
+}
+
 /* ---- reading ------------------------------------------------------------------------------------- */
 
 /* Does a file name this model? One that is not there does not, nor one that is no companion at all. */

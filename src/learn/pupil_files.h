@@ -20,6 +20,9 @@ NODISCARD enum der_status pupil_lock(struct der_ctx *ctx, const char *path, stru
 /* Is there a model to go on with? */
 bool pupil_exists(const char *path);
 
+/* Is there room for a new one? Companions without their model are somebody's: DER_STATE names one. */
+NODISCARD enum der_status pupil_check_room(struct der_ctx *ctx, const char *path);
+
 /* Loads all three. A companion that is missing, or belongs to another model, is DER_STATE, and the message names it
  * and says what to do. `io`, here and below, may be NULL. Free with pupil_fini. */
 NODISCARD enum der_status pupil_load(struct backend *be, const struct io_calls *io,

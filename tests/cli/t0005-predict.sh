@@ -66,6 +66,8 @@ check "as the run had it, and as right as that" python3 guesses.py
 check_fails "where nothing can be written, that is said" \
     "$DER" eval run --data "$data" --threads 1 --predictions nowhere/guesses.safetensors
 check "by name" grep -q 'nowhere/guesses.safetensors' err
+expect_code 2 "nor over the model" "$DER" eval run --data "$data" --predictions run/model.safetensors
+check "which is told" one_line err "--predictions would replace run/model.safetensors"
 expect_code 0 "in words" "$DER" eval run --data "$data" --threads 1 --per-class
 check "with all images" grep -Eq '^test accuracy: top-1 [0-9.]+ %, top-5 100.00 % of 80 images in 4 of' out
 check "and one line a class" test "$(grep -Ec '^ +[0-3] +20 ' out)" -eq 4

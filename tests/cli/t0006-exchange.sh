@@ -17,6 +17,10 @@ check "the file names its producer" grep -q der model.onnx
 check "and the classes" grep -q '\["' model.onnx
 expect_code 0 "it is exported again" "$DER" export run/model.safetensors --onnx again.onnx
 check "to the same bytes" cmp model.onnx again.onnx
+cp run/model.safetensors kept.safetensors
+expect_code 2 "a model is not replaced by its export" "$DER" export kept.safetensors --onnx ./kept.safetensors
+check "which is told" one_line err "--onnx would replace kept.safetensors"
+check "and stays" cmp kept.safetensors run/model.safetensors
 expect_code 0 "a graph can take bytes" "$DER" export run/model.safetensors --onnx pixels.onnx --pixels
 check "and then is another" test "$(stat -c %s pixels.onnx)" -gt "$(stat -c %s model.onnx)"
 expect_code 2 "without a file there is nothing to write" "$DER" export run/model.safetensors

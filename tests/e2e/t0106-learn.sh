@@ -52,6 +52,17 @@ photos new2 0 24 ring cross
 expect_code 1 "but does not learn on" "$DER" learn alone/things.safetensors --new new2 "${flags[@]}"
 check "and says what is missing" grep -q 'alone/things.exemplars.safetensors is missing' err
 
+# Companions are not overwritten by a model that they do not belong to.
+mkdir beside
+cp home/things.state.safetensors beside
+expect_code 1 "a new model leaves the files of another alone" "$DER" learn beside/things.safetensors --new new2 "${flags[@]}"
+check "and names them" one_line err "beside/things.state.safetensors is there, but not its model"
+expect_code 1 "as does one without an ending" "$DER" learn home/things --new new2 "${flags[@]}"
+check "whose companions would be the same" one_line err "home/things.exemplars.safetensors is there"
+expect_code 2 "no pictures kept cannot be asked for" "$DER" learn none.safetensors --new new2 --memory 0
+expect_code 2 "nor a model without a name" "$DER" learn '' --new new2 "${flags[@]}"
+check "which leaves nothing" test ! -e .lock
+
 # All three files in another folder, the pictures gone.
 mv home/things*.safetensors away
 rm -r new

@@ -69,6 +69,8 @@ check "a quiet one says nothing at all" test ! -s err
 # ---- CSV -------------------------------------------------------------------------------------------
 
 check "one line for every step of every run" test "$(wc -l <numbers.csv)" -eq 8
+expect_code 2 "files of a run are not written over" "$DER" report one/ --csv one/metrics.jsonl
+check "and are named" one_line err "--csv would replace one//metrics.jsonl"
 python3 - >csv.out 2>&1 <<'END'
 import csv, json
 rows = list(csv.DictReader(open("numbers.csv")))
