@@ -102,8 +102,8 @@ struct der_settings_given {
 
 /* Settings for der_train to go on with the run in a folder: all of them are the run's own, and those that are given
  * must be among them; DER_ARG names the ones that are not. What follows from them in der_settings_new is not
- * looked at. Where no run is yet, they are those of der_settings_new, with the preset "custom" unless one is given. Caller
- * frees with der_settings_free. */
+ * looked at. Where no run is yet, they are those of der_settings_new, with the preset "custom" unless one is given.
+ * Caller frees with der_settings_free. */
 DER_API DER_NODISCARD enum der_status der_settings_resume(struct der_ctx *ctx, const char *path,
                                                           const struct der_settings_given *given,
                                                           struct der_settings **out);

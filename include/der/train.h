@@ -69,8 +69,9 @@ struct der_train_options {
      * there is no run yet, begin it. Settings (otherwise those of the preset custom), data and back end may be
      * left NULL, since a run knows its own; what is given must be what it was started with, as must be all else
      * that der_run_start tells. Settings are compared in full: der_settings_resume completes some by the run's. Data
-     * that a finished run is given are opened and compared only under another name than it was started with. Only the back end may be another, with any precision
-     * and threads: the run then goes on there, the log is warned, and its last bits are others. */
+     * that a finished run is given are opened and compared only under another name than it was started with. Only
+     * the back end may be another, with any precision and threads: the run then goes on there, the log is warned,
+     * and its last bits are others. */
     bool resume;
     /* Folder for event files that TensorBoard reads, made if it is not there (none). When they can no longer be
      * written, that is told to the log and the run goes on. */

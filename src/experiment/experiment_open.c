@@ -119,15 +119,13 @@ static enum der_status open_learner(struct experiment *x)
 /* A class of which every image is skipped is better met now than never. */
 static enum der_status check_images(const struct experiment *x)
 {
-    const struct experiment_options *o = &x->options;
-    struct loader_options data = {.set = x->set,
-                                  .view = x->train,
-                                  .augment = &x->learner->options.test_augment,
-                                  .split = DATA_TRAIN};
-    int n_classes = 0;
-    for (int t = 0; t < x->n_steps; t++)
-        n_classes += config_step_classes(&o->config, x->set->n_classes, t);
-    return o->bad_images == BAD_IMAGES_SKIP ? readable_check(x->ctx, &data, n_classes) : DER_OK;
+    const struct loader_options data = {.set = x->set,
+                                        .view = x->train,
+                                        .augment = &x->learner->options.test_augment,
+                                        .split = DATA_TRAIN};
+    if (x->options.bad_images != BAD_IMAGES_SKIP)
+        return DER_OK;
+    return readable_check(x->ctx, &data, x->first_class[x->n_steps]);
 }
 
 static enum der_status create_folder(struct experiment *x)
