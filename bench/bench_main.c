@@ -8,7 +8,7 @@
  *                    [--precision f32|tf32|bf16] [--lanes N] [--thin-most N] [--weights-apart]
  *                    [--gradients-apart] [--statistics-apart] [--slopes-apart]
  *                    [--norm-in-passes] [--zeros-stored] [--without-strips]
- *                    [--without-sheets] [--cache DIR] ...
+ *                    [--without-sheets] [--without-chains] [--cache DIR] ...
  *     der_bench augment ...
  *     der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N] [--threads N]
  *     der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]
@@ -29,7 +29,8 @@ static const char USAGE[] =
     "                                      [--lanes N] [--thin-most N] [--weights-apart]\n"
     "                                      [--gradients-apart] [--statistics-apart]\n"
     "                                      [--slopes-apart] [--norm-in-passes] [--zeros-stored]\n"
-    "                                      [--without-strips] [--without-sheets] [--cache DIR]\n"
+    "                                      [--without-strips] [--without-sheets]\n"
+    "                                      [--without-chains] [--cache DIR]\n"
     "       der_bench loader [--folder DIR | --side PIXELS] [--rounds N] [--batch N]\n"
     "                        [--threads N]\n"
     "       der_bench model --file MODEL [--extractors N] [--model NAME] [--width X]\n"
@@ -74,7 +75,8 @@ static bool *switch_of(struct bench_options *o, const char *argument)
                     {"--norm-in-passes", &o->tuning.norm_in_passes},
                     {"--zeros-stored", &o->tuning.zeros_stored},
                     {"--without-strips", &o->tuning.without_strips},
-                    {"--without-sheets", &o->tuning.without_sheets}};
+                    {"--without-sheets", &o->tuning.without_sheets},
+                    {"--without-chains", &o->tuning.without_chains}};
     for (size_t i = 0; i < sizeof switches / sizeof *switches; i++)
         if (strcmp(argument, switches[i].name) == 0)
             return switches[i].set;

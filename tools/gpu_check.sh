@@ -22,7 +22,7 @@ logs=build/gpu_check
 python=${DER_BENCH_PYTHON:-python3}
 threads=${DER_THREADS:-8} # that make the plans of convolutions
 mapfile -t suites <cmake/cuda_suites.txt
-own_tests=(cuda_capture_test cuda_error_test cuda_lanes_test cuda_norm_test cuda_pool_test cuda_precision_test cuda_predict_test
+own_tests=(cuda_capture_test cuda_chain_test cuda_error_test cuda_lanes_test cuda_norm_test cuda_pool_test cuda_precision_test cuda_predict_test
     cuda_sgd_test cuda_sheet_test cuda_slopes_rule_test cuda_slopes_test cuda_statistics_test cuda_strip_test
     cuda_strip_weights_test cuda_thin_test cuda_update_test cuda_zeros_test cudnn_keep_test)
 n_failed=0

@@ -54,6 +54,7 @@ struct backend_tuning {
     bool zeros_stored; /* cuda: gradients of strided 1x1 convolutions have memory for their zeros */
     bool without_strips; /* cuda: no kernels of strip*.cu and sheet.cu; sums in another order */
     bool without_sheets; /* cuda: none of sheet.cu, nor the padding that they want */
+    bool without_chains; /* cuda: folded networks of thin layers are launched layer by layer */
 };
 
 struct backend_options {

@@ -43,6 +43,7 @@ struct cuda_backend {
         zeros_stored;
     bool strips; /* kernels of strip.cu and strip_weights.cu are wanted, and the GPU can run them */
     bool sheets; /* those of sheet.cu likewise */
+    bool chains; /* those of chain.cu are wanted */
     int n_side;  /* streams of `side` that are used */
     cudaStream_t stream;
     cudaStream_t side[CUDA_SIDE_STREAMS];
@@ -94,6 +95,7 @@ enum cuda_conv_way {
     CONV_BY_STEM,  /* stem.cu: from the caller's picture */
     CONV_BY_STRIP, /* strip.cu and strip_weights.cu */
     CONV_BY_SHEET, /* sheet.cu */
+    CONV_BY_CHAIN, /* chain.cu, with all others of the program */
     CONV_BY_THIN   /* thin.cu and thin_weights.cu */
 };
 
@@ -158,9 +160,12 @@ struct cuda_program {
     size_t derived_offset, tables_offset, counters_offset;
     size_t derived_bytes, tables_bytes, n_counters;
     char *tables; /* host side of the tables; in the arena */
+    struct cuda_chain
+        *chain; /* one launch for the whole network, without addresses; or NULL; in the arena */
     enum precision precision;
     enum cuda_type type;  /* of images inside */
     bool folded;          /* all its convolutions are CONV2D_AFFINE */
+    bool pads_few;        /* see cuda_pads_few */
     bool seldom;          /* kernels that have to be made at run time are not worth it */
     bool hides_gradients; /* see graph.hides_gradients */
     bool resolved;
@@ -210,9 +215,11 @@ bool cuda_is_conv(enum op op);
 /* Whether an image is the gradient of a strided 1x1 convolution's data, three quarters of which are zeros, and all that
  * reads it is a gradient of batch norm that adds it to another one. */
 bool cuda_is_sparse(const struct graph *g, int value);
+/* Whether images inside the program have no fewer channels than own kernels want. The caller's picture has few and keeps
+ * them, so that nothing may meet it element by element: true where convolutions alone read images of the caller. */
+bool cuda_pads_few(const struct graph *g, const bool *image);
 /* Channels with padding; is_thin: for own kernels. In bf16 cuDNN computes whole tiles of 16, 32 or a multiple of 64
- * channels so much faster that the zeros cost nothing; our own kernels want sixteens (docs/BENCHMARKS.md). The stem's
- * few stay few. */
+ * channels so much faster that the zeros cost nothing; our own kernels want sixteens (docs/BENCHMARKS.md). */
 int64_t cuda_padded(enum cuda_type type, bool is_thin, int64_t channels);
 /* An image of a folded network is for own kernels when they are worth it for all convolutions between images of
  * its size: one that cuDNN does better wants its padding on both sides. */
@@ -328,6 +335,19 @@ int cuda_only_writer(const struct cuda_program *p, int value);
 void cuda_statistics_plan(struct cuda_program *p);
 /* The step that first writes to the scratch of step i: itself, or the convolution that leaves its sums there. */
 int cuda_statistics_first(const struct cuda_program *p, int i);
+
+/* ---- cuda_chain.c: folded networks as one launch ----------------------------------------------------- */
+
+/* For a graph in our order: where everything lies in `shared` bytes that a block can have, but for addresses outside;
+ * *is_possible: it is such a network, and fits. */
+NODISCARD enum der_status cuda_chain_make(const struct graph *g, size_t shared,
+                                          struct cuda_chain *chain, bool *is_possible);
+/* Finds out whether the program is to be run so. Before values have layouts. */
+NODISCARD enum der_status cuda_chain_plan(struct cuda_program *p, const struct graph *g);
+/* Step i is done by the launch. */
+bool cuda_chain_has(const struct cuda_program *p, int i);
+/* The last step does what all of them did. After lanes, before memory is planned. */
+void cuda_chain_finish(struct cuda_program *p);
 
 /* ---- cuda_gemm.c -------------------------------------------------------------------------------- */
 

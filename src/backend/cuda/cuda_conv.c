@@ -73,6 +73,8 @@ static enum cuda_conv_way way_of(const struct cuda_program *p, const struct node
     const enum dnn_pass pass = pass_of(node->op);
     if (cuda_conv_reads_outside(p, node))
         return CONV_BY_STEM;
+    if (p->chain && !p->values[operands_of(node).src].slot.is_external)
+        return CONV_BY_CHAIN;
     if (cuda->strips && cuda_strip_serves(&shape, pass))
         return CONV_BY_STRIP;
     if (cuda->sheets && cuda_sheet_serves(&shape, pass))
@@ -450,11 +452,10 @@ enum der_status cuda_conv_prefetch(struct cuda_program *p, const struct graph *g
 
 static void choose_run(struct cuda_step *step)
 {
-    static cuda_step_run *const forwards[] = {[CONV_BY_CUDNN] = run_forward,
-                                              [CONV_BY_STEM] = run_stem,
-                                              [CONV_BY_STRIP] = run_strip,
-                                              [CONV_BY_SHEET] = run_sheet,
-                                              [CONV_BY_THIN] = run_thin};
+    static cuda_step_run *const forwards[] = {
+        [CONV_BY_CUDNN] = run_forward, [CONV_BY_STEM] = run_stem, [CONV_BY_STRIP] = run_strip,
+        [CONV_BY_SHEET] = run_sheet,   [CONV_BY_CHAIN] = NULL, /* cuda_chain_finish */
+        [CONV_BY_THIN] = run_thin};
     static cuda_step_run *const d_src[] = {[CONV_BY_CUDNN] = run_d_src,
                                            [CONV_BY_STRIP] = run_strip_d_src,
                                            [CONV_BY_THIN] = run_thin_d_src};

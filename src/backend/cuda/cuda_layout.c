@@ -140,10 +140,23 @@ bool cuda_is_sparse(const struct graph *g, int value)
 
 /* ---- channels ------------------------------------------------------------------------------------ */
 
+bool cuda_pads_few(const struct graph *g, const bool *image)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct node *node = &g->nodes[i];
+        for (int k = 0; k < node->n_in + node->n_out && !cuda_is_conv(node->op); k++) {
+            int value = k < node->n_in ? node->in[k] : node->out[k - node->n_in];
+            if (value != NO_VALUE && image[value] && g->values[value].kind == VALUE_EXTERNAL)
+                return false;
+        }
+    }
+    return true;
+}
+
 int64_t cuda_padded(enum cuda_type type, bool is_thin, int64_t channels)
 {
     int64_t unit = CUDA_CHANNELS;
-    if (type == CUDA_BF16 && channels > 8)
+    if (type == CUDA_BF16)
         unit = is_thin || channels <= 16 ? 16 : channels <= 32 ? 32 : 64;
     return (channels + unit - 1) / unit * unit;
 }

@@ -158,6 +158,7 @@ static enum der_status cuda_open(struct der_ctx *ctx, const struct backend_optio
     cuda->zeros_stored = options->tuning.zeros_stored;
     cuda->strips = !options->tuning.without_strips;
     cuda->sheets = !options->tuning.without_sheets;
+    cuda->chains = !options->tuning.without_chains;
     cuda->thin_most = options->tuning.thin_most > 0 ? options->tuning.thin_most : CUDA_THIN_MOST;
     cuda->n_side = options->tuning.side_streams;
     if (cuda->n_side < 1 || cuda->n_side > CUDA_SIDE_STREAMS)

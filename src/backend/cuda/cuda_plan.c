@@ -13,10 +13,16 @@ static int64_t stored_channels(const struct cuda_program *p, const struct graph 
 {
     const struct cuda_backend *cuda = cuda_of(p);
     const bool is_ours = p->folded && p->type == CUDA_BF16;
+    const int64_t channels = g->values[value].shape.dim[1];
+    if (channels <= CUDA_CHANNELS &&
+        (!p->pads_few || g->values[value].kind == VALUE_EXTERNAL)) /* a picture, and its like */
+        return CUDA_CHANNELS;
+    if (p->chain)
+        return cuda_padded(p->type, true, channels);
     if (is_ours && cuda->sheets && cuda_is_narrow(g, value))
         return cuda_narrow_channels(&g->values[value].shape);
     const bool is_thin = is_ours && cuda_is_thin(g, value, cuda->thin_most);
-    return cuda_padded(p->type, is_thin, g->values[value].shape.dim[1]);
+    return cuda_padded(p->type, is_thin, channels);
 }
 
 static enum der_status copy_values(struct cuda_program *p, const struct graph *g, const bool *image)
@@ -162,7 +168,7 @@ static void plan_outputs(struct planner *plan, int i)
     for (int k = 0; k < node->n_out; k++) {
         int value = node->out[k];
         if (value == NO_VALUE || plan->p->values[value].kind != VALUE_TEMP ||
-            plan->item_of[value] >= 0)
+            plan->item_of[value] >= 0 || cuda_chain_has(plan->p, i))
             continue;
         int item = inherited_item(plan, i, k);
         if (item < 0) {
@@ -265,6 +271,8 @@ done:
 static enum der_status build(struct cuda_program *p, const struct graph *g, bool *flags)
 {
     cuda_layout_choose(g, flags);
+    p->pads_few = cuda_pads_few(g, flags);
+    TRY(cuda_chain_plan(p, g));
     TRY(copy_values(p, g, flags));
     TRY(cuda_conv_prefetch(p, g));
     TRY(make_steps(p, g, flags));
@@ -272,6 +280,7 @@ static enum der_status build(struct cuda_program *p, const struct graph *g, bool
     TRY(cuda_update_plan(p));
     cuda_statistics_plan(p);
     cuda_lanes_plan(p);
+    cuda_chain_finish(p);
     return plan_memory(p, g);
 }
 

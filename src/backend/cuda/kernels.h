@@ -399,6 +399,44 @@ size_t cuda_sheet_shared(const struct cuda_conv_shape *shape, const struct cuda_
 cudaError_t cuda_sheet(const struct cuda_conv_shape *shape, const struct cuda_sheet_tile *tile,
                        const struct cuda_thin *operands, cudaStream_t stream);
 
+/* ---- chain.cu: a folded network of thin layers in one launch, in bf16, channels in sixteens ------------ */
+
+enum { CUDA_CHAIN_MOST = 48 }; /* layers */
+
+/* dst = relu?(conv + bias + residual) of one picture; images and weights at offsets into shared memory. Results have
+ * 2^log_w by 2^log_h pixels, the source `stride` times as many in both directions. */
+struct cuda_chain_layer {
+    const void *weights; /* [k, taps, c] */
+    const float *bias;   /* [k] */
+    int src_at, dst_at, weights_at;
+    int residual_at; /* -1: none; may be dst_at */
+    int16_t c, k;
+    int8_t log_w, log_h;
+    int8_t stride; /* 1 or 2 */
+    int8_t taps;   /* 9: 3x3 with a border of zeros; 1 */
+    /* How warps share the work: so many times 16 pixels, and 16 result channels, at a time. 1, 2 or 4 by 1; 1 or 2 by 2. */
+    int8_t rows, columns;
+    bool relu;
+    bool is_early; /* the weights come while the layer before is computed */
+};
+
+struct cuda_chain {
+    const void *src; /* [n, pixels, c of the first layer] */
+    int pixels;
+    int n;                     /* layers */
+    int zeros_at;              /* into shared memory */
+    struct cuda_rows features; /* mean over the pixels of the last result; f32 */
+    size_t shared;             /* bytes of shared memory, all in all */
+    struct cuda_chain_layer layers[CUDA_CHAIN_MOST];
+};
+
+/* Bytes of shared memory that an image, the weights of a layer and the zeros take, all at multiples of 16. */
+size_t cuda_chain_image(int64_t pixels, int channels);
+size_t cuda_chain_weights(int k, int taps, int c);
+size_t cuda_chain_zeros(void);
+/* Of n pictures. */
+cudaError_t cuda_chain(const struct cuda_chain *chain, int64_t n, cudaStream_t stream);
+
 /* ---- stem.cu: the first convolution, 3x3, stride 1, in bf16, from the caller's own picture --------- */
 
 struct cuda_stem {

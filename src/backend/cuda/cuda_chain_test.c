@@ -1,0 +1,335 @@
+/*
+ * Folded networks of thin layers as one launch: the same features as layer by layer; and where everything lies in shared
+ * memory, which needs no GPU.
+ */
+#include "backend/cuda/cuda.h"
+
+#include "support/tensor_check.h"
+#include "support/test_ctx.h"
+#include "support/test_net.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+extern const struct backend_ops cuda_backend;
+
+enum { MOST_SHARED = 227 << 10, MAX_STAGES = 3, MAX_BLOCKS = 5, RUNS = 3 };
+
+/* A residual network of two convolutions to a block; all stages but the first begin with a stride. */
+struct thin_net {
+    int64_t n, h, w;
+    int n_stages, n_blocks;
+    int stream[MAX_STAGES];
+    int inner[MAX_STAGES][MAX_BLOCKS];
+};
+
+/* The modified 32-layer network, what pruning leaves of it, few channels everywhere; pictures of other shapes. */
+static const struct thin_net NETS[] = {
+    {7,
+     32,
+     32,
+     3,
+     5,
+     {16, 32, 64},
+     {{16, 16, 16, 16, 16}, {32, 32, 32, 32, 32}, {64, 64, 64, 64, 64}}},
+    {130, 32, 32, 3, 5, {13, 24, 37}, {{8, 10, 8, 7, 11}, {27, 9, 5, 3, 5}, {42, 25, 10, 4, 17}}},
+    {64, 32, 32, 3, 5, {4, 8, 15}, {{4, 4, 4, 4, 4}, {8, 8, 8, 8, 8}, {15, 15, 15, 15, 15}}},
+    {1, 32, 32, 2, 2, {5, 33}, {{16, 1}, {17, 48}}},
+    {5, 16, 16, 3, 2, {30, 60, 70}, {{31, 9}, {64, 48}, {40, 20}}},
+    {3, 16, 64, 3, 1, {16, 40, 80}, {{11}, {12}, {32}}},
+};
+
+enum { N_NETS = sizeof NETS / sizeof *NETS };
+
+/* ---- graphs ----------------------------------------------------------------------------------------------- */
+
+static int param(struct graph *g, int layer, const char *suffix, struct shape shape)
+{
+    char name[32];
+    int value;
+    (void)snprintf(name, sizeof name, "%d.%s", layer, suffix);
+    assert_ok(g->ctx, graph_param(g, name, shape, false, &value));
+    return value;
+}
+
+static int conv_norm(struct graph *g, int *layer, int src, int64_t k, int kernel, int stride)
+{
+    const int64_t c = g->values[src].shape.dim[1];
+    const struct batchnorm_params params = {
+        .gamma = param(g, *layer, "gamma", shape_1d(k)),
+        .beta = param(g, *layer, "beta", shape_1d(k)),
+        .running_mean = param(g, *layer, "running_mean", shape_1d(k)),
+        .running_var = param(g, *layer, "running_var", shape_1d(k)),
+    };
+    const int weights = param(g, (*layer)++, "weights", shape_4d(k, c, kernel, kernel));
+    int x;
+    assert_ok(g->ctx, graph_conv2d(g, src, weights, stride, kernel / 2, &x));
+    assert_ok(g->ctx, graph_batchnorm(g, x, &params, false, &x));
+    return x;
+}
+
+static int block(struct graph *g, int *layer, int src, int64_t inner, int64_t k, int stride)
+{
+    const bool has_shortcut = stride > 1 || g->values[src].shape.dim[1] != k;
+    int x = conv_norm(g, layer, src, inner, 3, stride);
+    assert_ok(g->ctx, graph_relu(g, x, &x));
+    x = conv_norm(g, layer, x, k, 3, 1);
+    const int shortcut = has_shortcut ? conv_norm(g, layer, src, k, 1, stride) : src;
+    assert_ok(g->ctx, graph_add(g, x, shortcut, &x));
+    assert_ok(g->ctx, graph_relu(g, x, &x));
+    return x;
+}
+
+static struct graph *describe(struct der_ctx *ctx, const struct thin_net *net, int *features)
+{
+    struct graph *g;
+    int layer = 0;
+    int x;
+    assert_ok(ctx, graph_new(ctx, &g));
+    assert_ok(ctx, graph_input(g, "image", DTYPE_F32, shape_4d(net->n, 3, net->h, net->w), &x));
+    x = conv_norm(g, &layer, x, net->stream[0], 3, 1);
+    assert_ok(ctx, graph_relu(g, x, &x));
+    for (int k = 0; k < net->n_stages; k++)
+        for (int b = 0; b < net->n_blocks; b++)
+            x = block(g, &layer, x, net->inner[k][b], net->stream[k], k > 0 && b == 0 ? 2 : 1);
+    assert_ok(ctx, graph_avgpool(g, x, features));
+    assert_ok(ctx, graph_expose(g, *features));
+    assert_ok(ctx, graph_fuse(g));
+    return g;
+}
+
+/* ---- on a GPU ---------------------------------------------------------------------------------------------- */
+
+struct way {
+    enum precision precision;
+    bool layer_by_layer, step_by_step;
+};
+
+/* Several times, so that it is replayed, unless it is to go step by step. The caller frees. */
+static float *features_of(const struct thin_net *net, const struct way *way, int64_t *count)
+{
+    struct der_ctx *ctx = test_ctx_new(2);
+    const struct backend_options options = {.precision = way->precision,
+                                            .tuning.without_chains = way->layer_by_layer};
+    struct backend *be = NULL;
+    struct graph_runner runner;
+    int features;
+    assert_ok(ctx, backend_open(ctx, cuda_backend.name, &options, &be));
+    struct graph *g = describe(ctx, net, &features);
+    graph_runner_init(&runner, be, g);
+    const struct cuda_program *p = (const struct cuda_program *)runner.program;
+    assert_int_equal(p->chain != NULL, way->precision == PRECISION_BF16 && !way->layer_by_layer);
+    for (int i = 0; i < RUNS; i++) {
+        if (way->step_by_step)
+            be->ops->sequence_drop(be, runner.sequence);
+        graph_runner_run(&runner);
+    }
+    float *result = graph_runner_read(&runner, features);
+    *count = shape_count(g->values[features].shape);
+    graph_runner_fini(&runner);
+    graph_free(g);
+    backend_close(be);
+    test_ctx_free(ctx);
+    return result;
+}
+
+/* Sums in another order move some numbers in a hundred to their neighbours in bf16, relative 2^-8, in every layer. */
+static void test_features_are_those_of_all_layers(void **state)
+{
+    (void)state;
+    if (!backend_is_usable(&cuda_backend))
+        skip();
+    for (int i = 0; i < N_NETS; i++) {
+        char what[32];
+        int64_t count;
+        float *chain = features_of(&NETS[i], &(struct way){PRECISION_BF16, false, false}, &count);
+        float *again = features_of(&NETS[i], &(struct way){PRECISION_BF16, false, true}, &count);
+        float *layers = features_of(&NETS[i], &(struct way){PRECISION_BF16, true, false}, &count);
+        float *exact = features_of(&NETS[i], &(struct way){PRECISION_F32, false, false}, &count);
+        (void)snprintf(what, sizeof what, "network %d", i);
+        assert_memory_equal(chain, again, (size_t)count * sizeof(float));
+        assert_tensor_close(chain, layers, count, 1e-5, what);
+        assert_tensor_close(chain, exact, count, 1e-4, what);
+        free(chain);
+        free(again);
+        free(layers);
+        free(exact);
+    }
+}
+
+/* ---- shared memory ------------------------------------------------------------------------------------------- */
+
+/* Bytes [first, end). */
+struct range {
+    size_t first, end;
+};
+
+static struct range range_of(int at, size_t bytes)
+{
+    return (struct range){(size_t)at, (size_t)at + bytes};
+}
+
+static void assert_apart(struct range a, struct range b)
+{
+    assert_true(a.end <= b.first || b.end <= a.first);
+}
+
+static struct range source_of(const struct cuda_chain_layer *l)
+{
+    const int64_t pixels = (int64_t)l->stride * l->stride << (l->log_w + l->log_h);
+    return range_of(l->src_at, cuda_chain_image(pixels, l->c));
+}
+
+static struct range result_of(const struct cuda_chain_layer *l)
+{
+    return range_of(l->dst_at, cuda_chain_image((int64_t)1 << (l->log_w + l->log_h), l->k));
+}
+
+static struct range weights_of(const struct cuda_chain_layer *l)
+{
+    return range_of(l->weights_at, cuda_chain_weights(l->k, l->taps, l->c));
+}
+
+static void check_places(const struct cuda_chain *chain)
+{
+    const struct range zeros = range_of(chain->zeros_at, cuda_chain_zeros());
+    for (int i = 0; i < chain->n; i++) {
+        const struct cuda_chain_layer *l = &chain->layers[i];
+        const struct range used[] = {source_of(l), result_of(l), weights_of(l), zeros};
+        const bool brings_next = i + 1 < chain->n && l[1].is_early;
+        assert_int_equal((l->log_w + l->log_h >= 4) + (l->c % 16 == 0) + (l->k % 16 == 0), 3);
+        assert_true(l->residual_at < 0 || l->residual_at == l->dst_at);
+        for (int a = 0; a < 4; a++) {
+            assert_true(used[a].end <= chain->shared && used[a].first % 16 == 0);
+            for (int b = 0; b < a; b++)
+                assert_apart(used[a], used[b]);
+            if (brings_next)
+                assert_apart(used[a], weights_of(l + 1));
+        }
+    }
+}
+
+/* What a program does with a description: nodes in the order of the back end. */
+static bool make_chain(struct graph *g, struct cuda_chain *chain)
+{
+    struct graph ordered = *g;
+    bool is_possible;
+    ordered.nodes = calloc((size_t)g->n_nodes, sizeof *ordered.nodes);
+    assert_non_null(ordered.nodes);
+    cuda_lanes_order(g, ordered.nodes);
+    assert_ok(g->ctx, cuda_chain_make(&ordered, MOST_SHARED, chain, &is_possible));
+    free(ordered.nodes);
+    return is_possible;
+}
+
+static bool make_net(struct der_ctx *ctx, const struct thin_net *net, struct cuda_chain *chain)
+{
+    int features;
+    struct graph *g = describe(ctx, net, &features);
+    const bool is_possible = make_chain(g, chain);
+    graph_free(g);
+    return is_possible;
+}
+
+static void test_images_and_weights_lie_apart(void **state)
+{
+    (void)state;
+    struct der_ctx *ctx = test_ctx_new(1);
+    for (int i = 0; i < N_NETS; i++) {
+        struct cuda_chain chain;
+        assert_true(make_net(ctx, &NETS[i], &chain));
+        assert_int_equal(chain.n, 2 * NETS[i].n_stages * NETS[i].n_blocks + NETS[i].n_stages - 1);
+        assert_true(chain.shared <= MOST_SHARED / 2);
+        check_places(&chain);
+    }
+    test_ctx_free(ctx);
+}
+
+/* An image that a later layer reads is not written over before: every value is followed to its last reader. */
+static void test_shortcuts_outlive_what_lies_between(void **state)
+{
+    (void)state;
+    struct der_ctx *ctx = test_ctx_new(1);
+    struct cuda_chain chain;
+    assert_true(make_net(ctx, &NETS[0], &chain));
+    for (int i = 0; i < chain.n; i++) {
+        const struct cuda_chain_layer *end = &chain.layers[i];
+        if (end->residual_at < 0)
+            continue;
+        /* From the layer that last wrote there until this one, nothing else touches it. */
+        const struct range residual = result_of(end);
+        for (int k = i - 1; k >= 0 && chain.layers[k].dst_at != end->residual_at; k--) {
+            assert_apart(residual, result_of(&chain.layers[k]));
+            assert_apart(residual, weights_of(&chain.layers[k]));
+        }
+    }
+    test_ctx_free(ctx);
+}
+
+/* ---- which ------------------------------------------------------------------------------------------------------ */
+
+static void test_other_networks_go_layer_by_layer(void **state)
+{
+    (void)state;
+    static const struct thin_net others[] = {
+        {2, 28, 28, 2, 1, {16, 32}, {{16}, {32}}},         /* no power of two */
+        {2, 8, 8, 3, 1, {16, 16, 16}, {{16}, {16}, {16}}}, /* 2x2 in the end */
+        {2, 32, 32, 1, 2, {64}, {{64, 64}}},               /* too large */
+    };
+    struct der_ctx *ctx = test_ctx_new(1);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct cuda_chain chain;
+        assert_false(make_net(ctx, &others[i], &chain));
+    }
+    test_ctx_free(ctx);
+}
+
+static void show_a_layer(struct graph *g)
+{
+    g->values[g->nodes[2].out[0]].kind = VALUE_EXTERNAL;
+}
+
+static void compute_weights(struct graph *g)
+{
+    g->values[g->nodes[2].in[AFFINE_WEIGHTS]].kind = VALUE_TEMP;
+}
+
+static void pool_another(struct graph *g)
+{
+    g->nodes[g->n_nodes - 1].in[0] = g->nodes[0].out[0];
+}
+
+static void leave_pooling_out(struct graph *g)
+{
+    g->n_nodes--;
+}
+
+static void test_what_is_looked_at_inside_is_no_chain(void **state)
+{
+    (void)state;
+    static void (*const changes[])(struct graph * g) = {show_a_layer, compute_weights, pool_another,
+                                                        leave_pooling_out};
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        struct der_ctx *ctx = test_ctx_new(1);
+        struct cuda_chain chain;
+        int features;
+        struct graph *g = describe(ctx, &NETS[3], &features);
+        assert_true(make_chain(g, &chain));
+        changes[i](g);
+        assert_false(make_chain(g, &chain));
+        graph_free(g);
+        test_ctx_free(ctx);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_features_are_those_of_all_layers),
+        cmocka_unit_test(test_images_and_weights_lie_apart),
+        cmocka_unit_test(test_shortcuts_outlive_what_lies_between),
+        cmocka_unit_test(test_other_networks_go_layer_by_layer),
+        cmocka_unit_test(test_what_is_looked_at_inside_is_no_chain),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
