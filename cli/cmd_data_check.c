@@ -5,6 +5,7 @@
 #include "progress.h"
 #include "running.h"
 #include "style.h"
+#include "text.h"
 
 #include <der/data_tools.h>
 
@@ -75,6 +76,13 @@ static void print_summary(const struct request *r, const struct der_data_summary
     printf("\n");
 }
 
+/* Names of folders and files may hold anything, and are what the findings are about. */
+static void print_line(const char *text)
+{
+    text_print(stdout, text);
+    printf("\n");
+}
+
 static enum der_status are_equal(const struct der_data_report *report, int n, bool *equal)
 {
     struct der_data_class first;
@@ -102,9 +110,12 @@ static enum der_status print_classes(const struct der_data_report *report, int n
         return status;
     }
     style_heading("%9s %9s  %s\n", "training", "test", "class");
-    for (int i = 0; i < n && status == DER_OK; i++) {
+    for (int i = 0; i < n; i++) {
         status = der_data_report_class(report, i, &class);
-        printf("%9" PRId64 " %9" PRId64 "  %s\n", class.n_train, class.n_test, class.name);
+        if (status != DER_OK)
+            return status;
+        printf("%9" PRId64 " %9" PRId64 "  ", class.n_train, class.n_test);
+        print_line(class.name);
     }
     return status;
 }
@@ -130,10 +141,12 @@ static enum der_status print_findings(const struct der_data_report *report, int6
         }
         if (i == n)
             break;
-        if (finding.is_error || shown++ < SHOWN_MAX)
-            printf("%s: %s\n", finding.is_error ? "error" : "warning", finding.text);
-        else
+        if (!finding.is_error && shown++ >= SHOWN_MAX) {
             hidden++;
+            continue;
+        }
+        printf("%s: ", finding.is_error ? "error" : "warning");
+        print_line(finding.text);
     }
     return DER_OK;
 }
@@ -205,12 +218,13 @@ const struct command command_data_check = {
              "wrong with it. "
              "Every image is decoded.\n"
              "Errors, each of which would end training: a set that cannot be read, classes without "
-             "images, images "
+             "images or with a name that is no UTF-8, images "
              "that do not decode, all of them named. Warnings: test pictures that are also trained "
              "on, the same "
              "picture under two classes, classes with fewer than 10 images or of unequal size "
              "(more than twice as "
-             "many), no test images, files that nothing reads. The exit status is 3 when there is "
+             "many), no test images, files and folders that nothing reads. The exit status is 3 "
+             "when there is "
              "an error.",
     TAKES(options),
     .defaults = &defaults,

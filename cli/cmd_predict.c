@@ -27,7 +27,8 @@ static const struct option options[] = {
      .type = OPTION_WORDS,
      .kind = KIND_FILE,
      .help = "JPEG or PNG files; folders for all below them; - reads one file from stdin",
-     .more = "Folders behind symbolic links are left out, and so are hidden files.",
+     .more = "Links to folders are followed, but for those that lead back to a folder above them. "
+             "Hidden files are left out.",
      .required = true,
      .at = AT(pictures)},
     {.name = "top",

@@ -76,8 +76,9 @@ static const struct option options[] = {
      .kind = KIND_FOLDER,
      .argument = "RUN",
      .help = "folder to make for the model, the metrics and the state",
-     .more = "Every setting used is in `config.json` there, one object an epoch and one a step in "
-             "`metrics.jsonl`. A run that fails before its first epoch is done leaves neither.",
+     .more = "Every setting used is in `config.json` there, beside the name of the data set, which "
+             "must be UTF-8; one object an epoch and one a step in `metrics.jsonl`. A run that "
+             "fails before its first epoch is done leaves neither.",
      .at = AT(train.out)},
     {.name = "resume",
      .type = OPTION_FLAG,

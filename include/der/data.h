@@ -77,8 +77,8 @@ DER_API struct der_data_info der_data_info(const struct der_data *data);
 DER_API const char *der_data_class(const struct der_data *data, int index);
 
 /* Calls `found` with the path of every JPEG or PNG file (by its ending) below a folder: those of a folder first, then
- * those of the folders below it, sorted bytewise. Hidden entries, and folders behind symbolic links, are left out.
- * `found` returns false to end the search. */
+ * those of the folders below it, sorted bytewise. Hidden entries, and links that lead back to a folder above, are
+ * left out. `found` returns false to end the search. */
 DER_API DER_NODISCARD enum der_status der_find_images(struct der_ctx *ctx, const char *folder,
                                                       bool (*found)(void *user, const char *path),
                                                       void *user);

@@ -88,9 +88,9 @@ struct der_data_finding {
 };
 
 /* Opens a data set, decodes every image of it with the threads of the context, and finds: images that do not
- * decode, classes without images, with few or of unequal size, test pictures that are among those trained
- * on, pictures under two classes, files that nothing reads. What is wrong with the set is in the report, not in the
- * status. *out is freed with der_data_report_free; texts of a report live as long as it does. */
+ * decode, classes without images, with few or of unequal size, or with names that are no UTF-8, test pictures that are
+ * among those trained on, pictures under two classes, files and folders that nothing reads. What is wrong with the set
+ * is in the report, not in the status. *out is freed with der_data_report_free; texts of a report live as long as it does. */
 DER_API DER_NODISCARD enum der_status der_data_check(struct der_ctx *ctx,
                                                      const struct der_data_check_options *options,
                                                      struct der_data_report **out);

@@ -7,7 +7,8 @@
  *         status = der_learn(ctx, "cats.safetensors", data, NULL, NULL, &report);
  *
  * A model that can learn on has two files beside it: cats.exemplars.safetensors, a few pictures of every class, and
- * cats.state.safetensors. Copy or move all three. To predict, the model alone is enough.
+ * cats.state.safetensors. Copy or move all three. To predict, the model alone is enough. A symbolic link to a model
+ * stands for the file that it leads to, with the files beside that.
  */
 #ifndef DER_LEARN_H
 #define DER_LEARN_H

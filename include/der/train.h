@@ -53,7 +53,7 @@ struct der_train_options {
     const char *data;                    /* folder of a data set, or "synth:..."; required */
     const char *class_list;              /* image folders: a file with the classes to use (all) */
     const char *init;    /* file of weights to begin with, as der_import takes them (at random) */
-    const char *out;     /* folder for the files of the run (none) */
+    const char *out;     /* folder for the run's files; the names above must be UTF-8 then (none) */
     const char *backend; /* "cpu", "ref" ... (the fastest there is) */
     enum der_precision precision;
     bool deterministic;             /* only algorithms that give the same bytes twice */

@@ -36,6 +36,15 @@ enum der_status der_data_offer_describe(struct der_ctx *ctx, int index, struct d
     return DER_OK;
 }
 
+/* Is the set whole? A file of one's own, with a checksum of its own, may have any number of images. */
+static bool is_whole(const struct dataset *set, const struct offer *offer,
+                     const struct der_data_get_options *options)
+{
+    return strcmp(set->kind, offer->kind) == 0 && set->n_classes == offer->n_classes &&
+           (options->checksum ||
+            (set->part[DATA_TRAIN].n == offer->n_train && set->part[DATA_TEST].n == offer->n_test));
+}
+
 #if DER_HAVE_FETCH
 
 static void tell_progress(void *user, const struct fetch_progress *p)
@@ -66,10 +75,41 @@ static bool tell_cancelled(void *user)
     return options->cancelled && options->cancelled(options->user);
 }
 
+/* What an archive is to be. */
+struct wanted {
+    struct der_ctx *ctx;
+    const struct offer *offer;
+    const struct der_data_get_options *options;
+};
+
+static enum der_status check_content(void *user, const char *folder, const char *url)
+{
+    const struct wanted *wanted = user;
+    struct der_ctx *ctx = wanted->ctx;
+    struct dataset *set;
+    enum der_status status = dataset_open(ctx, folder, &set);
+    if (status == DER_IO || status == DER_FORMAT) { /* a file that is missing, or is no such file */
+        char why[CTX_ERROR_MAX];
+        memcpy(why, ctx->error, sizeof why);
+        return ctx_fail(ctx, DER_FORMAT, "%s is not %s: %s", url, wanted->offer->name, why);
+    }
+    if (status != DER_OK)
+        return status;
+    if (!is_whole(set, wanted->offer, wanted->options))
+        status = ctx_fail(ctx, DER_FORMAT,
+                          "%s is not %s: it holds %s, %d classes, %lld training and %lld test "
+                          "images",
+                          url, wanted->offer->name, set->kind, set->n_classes,
+                          (long long)set->part[DATA_TRAIN].n, (long long)set->part[DATA_TEST].n);
+    dataset_free(set);
+    return status;
+}
+
 static enum der_status fetch(struct der_ctx *ctx, const struct offer *offer,
                              const struct der_data_get_options *options)
 {
     struct der_data_get_options copy = *options;
+    struct wanted wanted = {ctx, offer, options};
     struct fetch_options fetch_options = {
         .url = options->url,
         .checksum = options->checksum,
@@ -77,6 +117,8 @@ static enum der_status fetch(struct der_ctx *ctx, const struct offer *offer,
         .retries = options->retries == 0 ? RETRIES : options->retries,
         .pause_seconds = 1.0,
         .watch = {.progress = tell_progress, .cancelled = tell_cancelled, .user = &copy},
+        .content = check_content,
+        .content_user = &wanted,
     };
     return fetch_run(ctx, offer, options->folder, &fetch_options);
 }
@@ -94,15 +136,6 @@ static enum der_status fetch(struct der_ctx *ctx, const struct offer *offer,
 }
 
 #endif
-
-/* Is the set whole? A file of one's own, with a checksum of its own, may have any number of images. */
-static bool is_whole(const struct dataset *set, const struct offer *offer,
-                     const struct der_data_get_options *options)
-{
-    return strcmp(set->kind, offer->kind) == 0 && set->n_classes == offer->n_classes &&
-           (options->checksum ||
-            (set->part[DATA_TRAIN].n == offer->n_train && set->part[DATA_TEST].n == offer->n_test));
-}
 
 /* What the folder holds now. Nothing that can be read is no failure. */
 static enum der_status look(struct der_ctx *ctx, const struct offer *offer,

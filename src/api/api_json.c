@@ -30,16 +30,6 @@ bool api_json_bool(cJSON *object, const char *key, bool value)
     return api_json_add(object, key, cJSON_CreateBool(value));
 }
 
-/* Bytes of the character at `text`, 0 when it is none. */
-static size_t character_at(const char *text, size_t left)
-{
-    enum { LONGEST = 4 };
-    for (size_t n = 1; n <= LONGEST && n <= left; n++)
-        if (utf8_is_valid(text, n))
-            return n;
-    return 0;
-}
-
 /* cJSON owns its texts and takes their memory from malloc, as everything of its own. */
 static char *repair(const char *text)
 {
@@ -48,7 +38,7 @@ static char *repair(const char *text)
     char *out = cJSON_malloc(3 * length + 1);
     char *to = out;
     for (size_t at = 0; out && at < length;) {
-        size_t n = character_at(text + at, length - at);
+        size_t n = utf8_character(text + at, length - at);
         const char *from = n > 0 ? text + at : replacement;
         size_t bytes = n > 0 ? n : sizeof replacement - 1;
         memcpy(to, from, bytes);

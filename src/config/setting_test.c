@@ -238,6 +238,8 @@ static void test_texts_fit_and_have_no_control_characters(void **state)
     assert_stored(ctx, "order", "seed:7", "seed:7");
     assert_refused(ctx, "order", "");
     assert_refused(ctx, "order", "a\nb");
+    assert_refused(ctx, "order", "caf\xe9");
+    assert_stored(ctx, "order", "caf\xc3\xa9", "caf\xc3\xa9");
     test_ctx_free(ctx);
 }
 

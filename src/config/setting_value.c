@@ -5,6 +5,7 @@
 
 #include "core/decimal.h"
 #include "core/suggest.h"
+#include "core/utf8.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -75,7 +76,7 @@ void setting_allowed(const struct setting *setting, char *text, size_t size)
         if (setting->choices)
             list_choices(setting, text, size);
         else
-            (void)snprintf(text, size, "a text of 1 to %d bytes without control characters",
+            (void)snprintf(text, size, "a text of 1 to %d bytes, UTF-8 without control characters",
                            (int)setting->at.size - 1);
         return;
     case SETTING_EPOCHS:
@@ -193,6 +194,8 @@ static bool is_plain_text(const struct setting *setting, const char *text)
     size_t length = strlen(text);
     if (length == 0 || length >= setting->at.size)
         return false;
+    if (!utf8_is_valid(text, length))
+        return false; /* it is stored as JSON */
     for (size_t i = 0; i < length; i++)
         if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
             return false;

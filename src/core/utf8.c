@@ -29,18 +29,26 @@ static bool is_within(uint8_t byte, uint8_t low, uint8_t high)
     return byte >= low && byte <= high;
 }
 
-bool utf8_is_valid(const char *text, size_t length)
+size_t utf8_character(const char *text, size_t length)
 {
     const uint8_t *bytes = (const uint8_t *)text;
-    for (size_t i = 0; i < length; i++) {
-        const struct form *form = form_of(bytes[i]);
-        if (!form || form->n_more > length - 1 - i)
+    const struct form *form = length > 0 ? form_of(bytes[0]) : NULL;
+    if (!form || form->n_more >= length)
+        return 0;
+    for (size_t k = 1; k <= form->n_more; k++)
+        if (!is_within(bytes[k], k == 1 ? form->second_low : 0x80,
+                       k == 1 ? form->second_high : 0xbf))
+            return 0;
+    return (size_t)form->n_more + 1;
+}
+
+bool utf8_is_valid(const char *text, size_t length)
+{
+    for (size_t at = 0; at < length;) {
+        size_t n = utf8_character(text + at, length - at);
+        if (n == 0)
             return false;
-        for (size_t k = 1; k <= form->n_more; k++)
-            if (!is_within(bytes[i + k], k == 1 ? form->second_low : 0x80,
-                           k == 1 ? form->second_high : 0xbf))
-                return false;
-        i += form->n_more;
+        at += n;
     }
     return true;
 }

@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Bytes of the character that the text begins with; 0 when it begins with none, or is empty. */
+size_t utf8_character(const char *text, size_t length);
+
 /* Neither overlong forms nor surrogates nor anything above U+10FFFF pass. A zero byte does. */
 bool utf8_is_valid(const char *text, size_t length);
 

@@ -42,11 +42,25 @@ static void test_a_cut_or_broken_sequence_is_refused(void **state)
     assert_false(utf8_is_valid("\xc3\xa9", 1));
 }
 
+static void test_characters_are_as_long_as_they_are(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"", "a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+    for (size_t n = 0; n < sizeof texts / sizeof texts[0]; n++) {
+        assert_int_equal(utf8_character(texts[n], strlen(texts[n])), n);
+        for (size_t cut = 0; cut < n; cut++)
+            assert_int_equal(utf8_character(texts[n], cut), 0);
+    }
+    assert_int_equal(utf8_character("\xc3\xa9 and more", 11), 2);
+    assert_int_equal(utf8_character("\xa9", 1), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_ends_of_every_length_pass),
         cmocka_unit_test(test_overlong_forms_surrogates_and_more_are_refused),
+        cmocka_unit_test(test_characters_are_as_long_as_they_are),
         cmocka_unit_test(test_a_cut_or_broken_sequence_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

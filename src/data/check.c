@@ -1,24 +1,24 @@
 #include "data/check.h"
 
+#include "core/utf8.h"
+#include "data/check_ignored.h"
 #include "data/check_images.h"
-#include "data/listing.h"
-#include "data/reader.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAPACITY_START = 16, NAMES_SHOWN = 5, NAMES_TEXT = 400 };
+enum { CAPACITY_START = 16 };
 
 static const struct {
     const char *name;
     bool is_error;
 } kinds[CHECK_KINDS] = {
-    [CHECK_UNREADABLE] = {"unreadable", true},   [CHECK_BAD_IMAGE] = {"bad-image", true},
-    [CHECK_DUPLICATE] = {"duplicate", false},    [CHECK_TWO_CLASSES] = {"two-classes", false},
-    [CHECK_FEW] = {"few-images", false},         [CHECK_UNEQUAL] = {"unequal-classes", false},
-    [CHECK_NO_TEST] = {"no-test-images", false}, [CHECK_IGNORED] = {"ignored", false},
+    [CHECK_UNREADABLE] = {"unreadable", true},    [CHECK_BAD_NAME] = {"bad-name", true},
+    [CHECK_BAD_IMAGE] = {"bad-image", true},      [CHECK_DUPLICATE] = {"duplicate", false},
+    [CHECK_TWO_CLASSES] = {"two-classes", false}, [CHECK_FEW] = {"few-images", false},
+    [CHECK_UNEQUAL] = {"unequal-classes", false}, [CHECK_NO_TEST] = {"no-test-images", false},
+    [CHECK_IGNORED] = {"ignored", false},
 };
 
 bool check_is_error(enum check_kind kind)
@@ -31,8 +31,7 @@ const char *check_kind_name(enum check_kind kind)
     return kinds[kind].name;
 }
 
-/* Takes over a sentence of the arena; NULL: memory was short when it was made. */
-static enum der_status find(struct data_check *check, enum check_kind kind, const char *text)
+enum der_status check_find(struct data_check *check, enum check_kind kind, const char *text)
 {
     if (!text)
         return ctx_nomem(check->ctx);
@@ -61,8 +60,8 @@ static void take_flaw(void *user, const char *sentence)
 {
     struct flaws *flaws = user;
     if (flaws->status == DER_OK)
-        flaws->status =
-            find(flaws->check, CHECK_UNREADABLE, arena_strdup(&flaws->check->arena, sentence));
+        flaws->status = check_find(flaws->check, CHECK_UNREADABLE,
+                                   arena_strdup(&flaws->check->arena, sentence));
 }
 
 static enum der_status open_set(struct data_check *check, const char *path, const char *class_list)
@@ -75,7 +74,7 @@ static enum der_status open_set(struct data_check *check, const char *path, cons
         return status != DER_OK ? status : flaws.status;
     if (status == DER_OK)
         return DER_OK;
-    return find(check, CHECK_UNREADABLE, arena_strdup(&check->arena, check->ctx->error));
+    return check_find(check, CHECK_UNREADABLE, arena_strdup(&check->arena, check->ctx->error));
 }
 
 /* ---- classes --------------------------------------------------------------------------------- */
@@ -106,32 +105,51 @@ static enum der_status compare_classes(struct data_check *check, enum data_split
     }
     if (set->n_classes == 0 || counts[most] <= CHECK_UNEQUAL_RATIO * counts[least])
         return DER_OK;
-    return find(check, CHECK_UNEQUAL,
-                arena_printf(
-                    &check->arena,
-                    "classes are of unequal size: '%s' has %" PRId64 " %s images, '%s' %" PRId64,
-                    set->class_names[most], counts[most], split == DATA_TRAIN ? "training" : "test",
-                    set->class_names[least], counts[least]));
+    return check_find(check, CHECK_UNEQUAL,
+                      arena_printf(&check->arena,
+                                   "classes are of unequal size: '%s' has %" PRId64
+                                   " %s images, '%s' %" PRId64,
+                                   set->class_names[most], counts[most],
+                                   split == DATA_TRAIN ? "training" : "test",
+                                   set->class_names[least], counts[least]));
+}
+
+/* What no model file could hold. */
+static enum der_status look_at_names(struct data_check *check)
+{
+    const struct dataset *set = check->set;
+    for (int c = 0; c < set->n_classes; c++) {
+        const char *name = set->class_names[c];
+        if (name[0] == '\0' || !utf8_is_valid(name, strlen(name)))
+            TRY(check_find(check, CHECK_BAD_NAME,
+                           arena_printf(&check->arena,
+                                        "class '%s' cannot be saved in a model: names are UTF-8 "
+                                        "and not empty",
+                                        name)));
+    }
+    return DER_OK;
 }
 
 static enum der_status look_at_classes(struct data_check *check)
 {
     const struct dataset *set = check->set;
+    TRY(look_at_names(check));
     for (int c = 0; c < set->n_classes; c++) {
         int64_t n = check->counts[DATA_TRAIN][c];
         if (n > 0 && n < CHECK_FEW_IMAGES)
-            TRY(find(check, CHECK_FEW,
-                     arena_printf(&check->arena, "class '%s' has only %" PRId64 " training image%s",
-                                  set->class_names[c], n, n == 1 ? "" : "s")));
+            TRY(check_find(check, CHECK_FEW,
+                           arena_printf(&check->arena,
+                                        "class '%s' has only %" PRId64 " training image%s",
+                                        set->class_names[c], n, n == 1 ? "" : "s")));
     }
     for (int split = 0; split < DATA_SPLITS; split++)
         TRY(compare_classes(check, (enum data_split)split));
     if (set->part[DATA_TEST].n > 0)
         return DER_OK;
-    return find(check, CHECK_NO_TEST,
-                arena_strdup(&check->arena,
-                             "there are no test images; a part of the training images "
-                             "is held out for testing"));
+    return check_find(check, CHECK_NO_TEST,
+                      arena_strdup(&check->arena,
+                                   "there are no test images; a part of the training images "
+                                   "is held out for testing"));
 }
 
 /* ---- images ---------------------------------------------------------------------------------- */
@@ -233,15 +251,16 @@ static enum der_status report_twin(struct data_check *check, int64_t i, int64_t 
     const char *class_here = class_of(set, here);
     const char *class_there = class_of(set, there);
     if (class_here != class_there)
-        return find(check, CHECK_TWO_CLASSES,
-                    arena_printf(&check->arena,
-                                 "%s of class '%s' is the same picture as %s of class '%s'", name,
-                                 class_here, other, class_there));
+        return check_find(check, CHECK_TWO_CLASSES,
+                          arena_printf(&check->arena,
+                                       "%s of class '%s' is the same picture as %s of class '%s'",
+                                       name, class_here, other, class_there));
     if (here.split == there.split)
         return DER_OK;
-    return find(check, CHECK_DUPLICATE,
-                arena_printf(&check->arena, "%s is the same picture as %s, which is trained on",
-                             name, other));
+    return check_find(check, CHECK_DUPLICATE,
+                      arena_printf(&check->arena,
+                                   "%s is the same picture as %s, which is trained on", name,
+                                   other));
 }
 
 static enum der_status report_images(struct data_check *check, const struct image_seen *seen,
@@ -249,7 +268,7 @@ static enum der_status report_images(struct data_check *check, const struct imag
 {
     for (int64_t i = 0; i < n; i++) {
         if (seen[i].fault)
-            TRY(find(check, CHECK_BAD_IMAGE, arena_strdup(&check->arena, seen[i].fault)));
+            TRY(check_find(check, CHECK_BAD_IMAGE, arena_strdup(&check->arena, seen[i].fault)));
         else
             measure(check, &seen[i]);
         if (twin[i] != i)
@@ -278,79 +297,6 @@ static enum der_status look_at_images(struct data_check *check, const struct che
     mem_free(mem, keys);
     mem_free(mem, twin);
     return status;
-}
-
-/* ---- files that nothing reads ---------------------------------------------------------------- */
-
-/* "a, b, c ... (12)" */
-static void join_names(const struct listing *listing, char text[NAMES_TEXT])
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < listing->n && i < NAMES_SHOWN && used < NAMES_TEXT; i++)
-        used += (size_t)snprintf(text + used, NAMES_TEXT - used, "%s%.60s", i > 0 ? ", " : "",
-                                 listing->names[i]);
-    if (listing->n > NAMES_SHOWN && used < NAMES_TEXT)
-        (void)snprintf(text + used, NAMES_TEXT - used, " and %zu more", listing->n - NAMES_SHOWN);
-}
-
-/* Lists of labels are read, though they are no images. */
-static void drop_lists(struct listing *listing)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < listing->n; i++)
-        if (!folder_is_list(listing->names[i]))
-            listing->names[kept++] = listing->names[i];
-    listing->n = kept;
-}
-
-static enum der_status look_at_folder(struct data_check *check, const char *folder,
-                                      enum listing_kind kind)
-{
-    struct listing others;
-    enum der_status status = listing_read(check->ctx, folder, kind, &others);
-    drop_lists(&others);
-    if (status == DER_OK && others.n > 0) {
-        char names[NAMES_TEXT];
-        join_names(&others, names);
-        status = find(check, CHECK_IGNORED,
-                      arena_printf(&check->arena, "%s: ignored, since %s: %s", folder,
-                                   kind == LISTING_NOT_IMAGES ? "no .jpg, .jpeg or .png file"
-                                                              : "in no class folder",
-                                   names));
-    }
-    listing_free(&others);
-    return status;
-}
-
-/* Cuts the last part off a path of the arena; NULL when memory is short. */
-static char *parent_of(struct data_check *check, const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return arena_printf(&check->arena, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-}
-
-/* Images of a class lie side by side, so a new folder is one that differs from the last. */
-static enum der_status look_at_folders(struct data_check *check, enum data_split split)
-{
-    const struct data_part *part = &check->set->part[split];
-    const char *folder = "";
-    const char *above = "";
-    for (int64_t i = 0; part->files && i < part->n; i++) {
-        const char *slash = strrchr(part->files[i], '/');
-        size_t length = slash ? (size_t)(slash - part->files[i]) : 0;
-        if (strlen(folder) == length && strncmp(folder, part->files[i], length) == 0)
-            continue;
-        folder = parent_of(check, part->files[i]);
-        const char *parent = folder ? parent_of(check, folder) : NULL;
-        if (!folder || !parent)
-            return ctx_nomem(check->ctx);
-        TRY(look_at_folder(check, folder, LISTING_NOT_IMAGES));
-        if (strcmp(parent, above) != 0)
-            TRY(look_at_folder(check, parent, LISTING_NOT_FOLDERS));
-        above = parent;
-    }
-    return DER_OK;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -385,8 +331,7 @@ static enum der_status run(struct data_check *check, const char *path,
         TRY(count(check));
         TRY(look_at_classes(check));
         TRY(look_at_images(check, options));
-        for (int split = 0; split < DATA_SPLITS; split++)
-            TRY(look_at_folders(check, (enum data_split)split));
+        TRY(check_ignored(check));
     }
     return order_findings(check);
 }

@@ -12,13 +12,14 @@
 
 enum check_kind {
     CHECK_UNREADABLE,  /* the set cannot be opened, or a part of it */
+    CHECK_BAD_NAME,    /* a class whose name no model can hold: not UTF-8, or empty */
     CHECK_BAD_IMAGE,   /* an image does not decode */
     CHECK_DUPLICATE,   /* a test picture is among the training pictures */
     CHECK_TWO_CLASSES, /* the same picture under two classes */
     CHECK_FEW,         /* a class with fewer than CHECK_FEW_IMAGES training images */
     CHECK_UNEQUAL,     /* the largest class has more than CHECK_UNEQUAL_RATIO times the smallest */
     CHECK_NO_TEST,     /* there are no test images */
-    CHECK_IGNORED,     /* files that nothing reads */
+    CHECK_IGNORED,     /* files and folders that nothing reads */
     CHECK_KINDS,
 };
 

@@ -236,6 +236,84 @@ static void test_files_that_nothing_reads_are_named(void **state)
     data_check_free(check);
 }
 
+static void test_folders_beside_train_and_val_are_named(void **state)
+{
+    struct rig *rig = *state;
+    make_good(rig);
+    copy(rig, "validation/cat/1.jpg", "jpeg/444.jpg");
+    copy(rig, "test/cat/1.jpg", "jpeg/444.jpg");
+    copy(rig, ".hidden/cat/1.jpg", "jpeg/444.jpg");
+    struct data_check *check = run(rig, rig->scratch.root);
+    expect(check, CHECK_IGNORED, 1);
+    assert_true(has(check, CHECK_IGNORED, rig->scratch.root,
+                    ": ignored, since images are read from train and val: test, validation"));
+    assert_false(check_is_error(CHECK_IGNORED));
+    data_check_free(check);
+}
+
+static void test_a_folder_beside_train_alone_is_named(void **state)
+{
+    struct rig *rig = *state;
+    copy(rig, "train/cat/1.jpg", "jpeg/420.jpg");
+    copy(rig, "train/dog/1.jpg", "jpeg/cmyk.jpg");
+    copy(rig, "valid/cat/1.jpg", "jpeg/444.jpg");
+    struct data_check *check = run(rig, rig->scratch.root);
+    expect(check, CHECK_IGNORED, 1);
+    assert_true(has(check, CHECK_IGNORED, "images are read from train alone: valid", ""));
+    data_check_free(check);
+}
+
+static void test_test_classes_that_are_not_trained_on_are_named(void **state)
+{
+    struct rig *rig = *state;
+    make_good(rig);
+    copy(rig, "val/bird/1.jpg", "jpeg/444.jpg");
+    struct data_check *check = run(rig, rig->scratch.root);
+    expect(check, CHECK_IGNORED, 1);
+    assert_true(has(check, CHECK_IGNORED, "/val: ignored, since no class of ", "/train: bird"));
+    data_check_free(check);
+    /* A class that is left out on purpose is no stranger. */
+    scratch_text(&rig->scratch, "list", "cat\n");
+    char list[SCRATCH_PATH_MAX];
+    (void)snprintf(list, sizeof list, "%s", scratch_path(&rig->scratch, "list"));
+    const struct check_options options = {.class_list = list};
+    assert_ok(rig->ctx, data_check_run(rig->ctx, rig->scratch.root, &options, &check));
+    expect(check, CHECK_IGNORED, 1);
+    assert_true(has(check, CHECK_IGNORED, "/train: bird", ""));
+    data_check_free(check);
+}
+
+static void test_folders_beside_listed_images_are_named_once(void **state)
+{
+    struct rig *rig = *state;
+    copy(rig, "train/cat/1.jpg", "jpeg/420.jpg");
+    copy(rig, "val/1.jpg", "jpeg/grey.jpg");
+    copy(rig, "val/more/2.jpg", "jpeg/444.jpg");
+    scratch_text(&rig->scratch, "val/val.txt", "1.jpg cat\n");
+    struct data_check *check = run(rig, rig->scratch.root);
+    expect(check, CHECK_IGNORED, 1);
+    assert_true(has(check, CHECK_IGNORED, "/val: ignored, since ", ": more"));
+    data_check_free(check);
+    (void)unlink(scratch_path(&rig->scratch, "val/1.jpg"));
+    copy(rig, "val/images/1.jpg", "jpeg/grey.jpg");
+    check = run(rig, rig->scratch.root);
+    expect(check, CHECK_IGNORED, 1);
+    assert_true(has(check, CHECK_IGNORED, "/val: ignored, since no class of ", "/train: more"));
+    data_check_free(check);
+}
+
+static void test_names_that_no_model_can_hold_are_errors(void **state)
+{
+    struct rig *rig = *state;
+    copy(rig, "caf\xc3\xa9/1.jpg", "jpeg/420.jpg");
+    copy(rig, "caf\xe9/1.jpg", "jpeg/444.jpg");
+    struct data_check *check = run(rig, rig->scratch.root);
+    expect(check, CHECK_BAD_NAME, 1);
+    assert_true(has(check, CHECK_BAD_NAME, "class 'caf\xe9' cannot be saved in a model", "UTF-8"));
+    assert_true(check_is_error(CHECK_BAD_NAME));
+    data_check_free(check);
+}
+
 static void test_unequal_classes_and_missing_tests_are_told(void **state)
 {
     struct rig *rig = *state;
@@ -276,6 +354,9 @@ static void make_bad(struct rig *rig)
     scratch_text(&rig->scratch, "train/dog/text.png", "not an image");
     scratch_text(&rig->scratch, "train/dog/notes.txt", "");
     scratch_mkdir(&rig->scratch, "train/eel");
+    scratch_mkdir(&rig->scratch, "train/\xff");
+    scratch_mkdir(&rig->scratch, "val/bird");
+    scratch_mkdir(&rig->scratch, "test");
 }
 
 static void test_threads_find_the_same_in_the_same_order(void **state)
@@ -373,6 +454,11 @@ int main(void)
         CASE(test_all_flaws_of_a_folder_are_named),
         CASE(test_all_wrong_lines_of_a_list_are_named),
         CASE(test_files_that_nothing_reads_are_named),
+        CASE(test_folders_beside_train_and_val_are_named),
+        CASE(test_a_folder_beside_train_alone_is_named),
+        CASE(test_test_classes_that_are_not_trained_on_are_named),
+        CASE(test_folders_beside_listed_images_are_named_once),
+        CASE(test_names_that_no_model_can_hold_are_errors),
         CASE(test_unequal_classes_and_missing_tests_are_told),
         CASE(test_what_is_no_set_is_a_finding),
         CASE(test_threads_find_the_same_in_the_same_order),

@@ -63,6 +63,44 @@ static void test_images_come_folder_by_folder_in_order(void **state)
     assert_string_equal(f->text, "a.JPG\nb.png\nz.png\nm/deep/x.png\nz/0.png\nz/1.jpeg\n");
 }
 
+static void link_to(struct fixture *f, const char *name, const char *target)
+{
+    char path[SCRATCH_PATH_MAX];
+    (void)snprintf(path, sizeof path, "%s", scratch_path(&f->scratch, name));
+    assert_int_equal(symlink(target, path), 0);
+}
+
+/* As training reads classes that are links. */
+static void test_folders_behind_links_are_searched_too(void **state)
+{
+    struct fixture *f = *state;
+    struct scratch other;
+    make_files(f);
+    scratch_init(&other);
+    scratch_text(&other, "far/1.png", "x");
+    link_to(f, "away", other.root);
+    link_to(f, "m/again", "../z");
+    link_to(f, "m/nowhere", "gone");
+    assert_ok(f->ctx, find_images(f->ctx, f->scratch.root, note, f));
+    scratch_fini(&other);
+    assert_string_equal(f->text, "a.JPG\nb.png\nz.png\naway/far/1.png\nm/again/0.png\n"
+                                 "m/again/1.jpeg\nm/deep/x.png\nz/0.png\nz/1.jpeg\n");
+}
+
+/* Each of two folders has a link to the other, and one to where it lies. */
+static void test_links_in_a_circle_come_to_an_end(void **state)
+{
+    struct fixture *f = *state;
+    scratch_text(&f->scratch, "a/1.png", "x");
+    scratch_text(&f->scratch, "b/2.png", "x");
+    link_to(f, "a/b", "../b");
+    link_to(f, "b/a", "../a");
+    link_to(f, "a/here", ".");
+    link_to(f, "a/above", "..");
+    assert_ok(f->ctx, find_images(f->ctx, f->scratch.root, note, f));
+    assert_string_equal(f->text, "a/1.png\na/b/2.png\nb/2.png\nb/a/1.png\n");
+}
+
 static void test_whoever_is_told_can_end_it(void **state)
 {
     struct fixture *f = *state;
@@ -114,6 +152,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_images_come_folder_by_folder_in_order),
+        TEST(test_folders_behind_links_are_searched_too),
+        TEST(test_links_in_a_circle_come_to_an_end),
         TEST(test_whoever_is_told_can_end_it),
         TEST(test_a_folder_that_is_none_is_told),
         TEST(test_too_many_folders_within_each_other_are_refused),

@@ -350,10 +350,19 @@ static enum der_status add_one_folder(struct folder *f, const char *test)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+const char *folder_test_name(const char *folder)
+{
+    static const char *const names[] = {"val", "test"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (reader_is_folder(folder, names[i]))
+            return names[i];
+    return NULL;
+}
+
 static enum der_status add_test(struct folder *f)
 {
-    const char *name = reader_is_folder(f->set->path, "val") ? "val" : "test";
-    if (!reader_is_folder(f->set->path, name))
+    const char *name = folder_test_name(f->set->path);
+    if (!name)
         return DER_OK;
     const char *test = reader_path(f->set, f->set->path, name);
     if (!test)

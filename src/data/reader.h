@@ -47,6 +47,9 @@ NODISCARD enum der_status synth_open(struct dataset *set, const char *descriptio
 /* Is it the name of a list of labels that folder_open looks for? */
 bool folder_is_list(const char *name);
 
+/* Which folder beside "train" holds the test images: "val", "test", or NULL when there is neither. */
+const char *folder_test_name(const char *folder);
+
 /* Is there something at folder/name, and is it a regular file or a folder? */
 bool reader_is_file(const char *folder, const char *name);
 bool reader_is_folder(const char *folder, const char *name);

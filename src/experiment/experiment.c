@@ -326,6 +326,8 @@ static enum der_status run(struct experiment *x, struct experiment_summary *summ
         TRY(recall(x, summary));
     if (summary->was_finished)
         return DER_OK;
+    if (x->options.out && !x->record.root)
+        TRY(record_check_names(x->ctx, &x->options));
     TRY(experiment_open(x));
     return run_steps(x, summary);
 }

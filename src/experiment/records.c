@@ -1,5 +1,6 @@
 #include "experiment/records.h"
 
+#include "core/utf8.h"
 #include "experiment/fingerprint.h"
 #include "json/maker.h"
 
@@ -89,6 +90,18 @@ static void add_init(struct maker *m, const struct record_start *start)
         return;
     add_text(m, "init", start->options->init);
     add_text(m, "init_checksum", record_checksum(start->init_checksum, checksum));
+}
+
+enum der_status record_check_names(struct der_ctx *ctx, const struct experiment_options *options)
+{
+    const char *const names[] = {options->data, options->class_list, options->init};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i] && !utf8_is_valid(names[i], strlen(names[i])))
+            return ctx_fail(ctx, DER_ARG,
+                            "the name '%s' is no UTF-8, so that %s/config.json cannot hold it; "
+                            "rename it, or give a link to it",
+                            names[i], options->out);
+    return DER_OK;
 }
 
 cJSON *record_config(const struct record_start *start)

@@ -40,6 +40,11 @@ struct record_start {
 enum { CHECKSUM_TEXT = 17 };
 const char *record_checksum(uint64_t checksum, char text[CHECKSUM_TEXT]);
 
+/* Can config.json name what a run is started with? Names of files need not be UTF-8, JSON must be, and a name that
+ * was changed would not be found again. */
+NODISCARD enum der_status record_check_names(struct der_ctx *ctx,
+                                             const struct experiment_options *options);
+
 /* config.json; run_record.h reads it. NULL without message when memory is short. */
 cJSON *record_config(const struct record_start *start);
 

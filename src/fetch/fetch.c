@@ -353,6 +353,8 @@ static enum der_status fetch_archive(struct job *job)
     TRY(check_place(job, place));
     TRY(get_part(&p));
     enum der_status status = unpack(job, &p, target);
+    if (status == DER_OK && job->options->content)
+        status = job->options->content(job->options->content_user, target, p.url);
     if (status == DER_OK)
         status = put_in_place(job, target, place);
     if (status != DER_OK)

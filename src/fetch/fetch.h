@@ -1,6 +1,6 @@
 /*
  * A data set that is offered by name, from its publishers into a folder: downloaded, checked against its
- * checksum, unpacked, and only then given its name.
+ * checksum, unpacked, looked at, and only then given its name.
  *
  *     DIR/NAME.part              what was downloaded so far; the next call goes on from there
  *     DIR/.FOLDER.unpacking      files of an archive that is being unpacked
@@ -27,6 +27,10 @@ struct fetch_options {
     int retries;
     double pause_seconds;
     struct fetch_watch watch;
+    /* Is what came from `url` and was unpacked to `folder` the data set? DER_FORMAT says no and throws the archive
+     * away, any other failure keeps it; NULL: whatever has the checksum is */
+    enum der_status (*content)(void *user, const char *folder, const char *url);
+    void *content_user;
 };
 
 /* Makes the folder if it is not there; its parent must be. Files that are there already are kept when

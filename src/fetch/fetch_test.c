@@ -36,6 +36,7 @@ struct rig {
     int64_t seen;    /* bytes at the latest progress */
     int64_t n_ticks[3];
     double rate; /* the largest seen */
+    int n_looks; /* at what was unpacked */
 };
 
 /* ---- the rig --------------------------------------------------------------------------------- */
@@ -574,6 +575,32 @@ static void test_an_evil_archive_leaves_nothing(void **state)
     assert_int_equal(rmdir(r->folder), 0); /* it is empty */
 }
 
+/* Says whether the two files are there, and whether nothing has their place yet. */
+static enum der_status look_at_content(void *user, const char *folder, const char *url)
+{
+    struct rig *r = user;
+    assert_true(exists(r, "here/.set.unpacking/a.bin") && exists(r, "here/.set.unpacking/b.bin"));
+    assert_false(exists(r, "here/set"));
+    assert_non_null(strstr(folder, "here/.set.unpacking"));
+    assert_non_null(strstr(url, "set.tar.gz"));
+    r->n_looks++;
+    return r->n_looks > 1 ? DER_OK : ctx_fail(r->ctx, DER_FORMAT, "not what was wanted");
+}
+
+static void test_content_is_looked_at_before_it_is_put_in_place(void **state)
+{
+    struct rig *r = *state;
+    use_archive(r, good, N_OF(good));
+    r->options.content = look_at_content;
+    r->options.content_user = r;
+    assert_int_equal(get(r, "plain"), DER_FORMAT);
+    assert_string_equal(r->ctx->error, "not what was wanted");
+    assert_int_equal(rmdir(r->folder), 0); /* it is empty */
+    assert_ok(r->ctx, get(r, "plain"));
+    assert_int_equal(r->n_looks, 2);
+    expect_set(r);
+}
+
 /* The archive stays when the disk is too small for its content, so that it need not come again. */
 static void test_whichever_call_fails_an_archive_can_be_got_again(void **state)
 {
@@ -641,6 +668,7 @@ int main(void)
         CASE(test_left_overs_of_a_killed_process_are_removed),
         CASE(test_a_folder_of_the_user_is_not_written_over),
         CASE(test_an_evil_archive_leaves_nothing),
+        CASE(test_content_is_looked_at_before_it_is_put_in_place),
         CASE(test_whichever_call_fails_an_archive_can_be_got_again),
         CASE(test_a_checksum_of_ones_own_is_for_one_file),
     };

@@ -64,9 +64,9 @@ static enum der_status open_temporary(struct durable *file)
     return file->fd < 0 ? io_fail(file->ctx, "cannot write", file->path, errno) : DER_OK;
 }
 
-/* Where the file is to be that `path` names: behind all symbolic links. Caller frees. */
-static enum der_status place_of(struct der_ctx *ctx, const char *path, char **out)
+enum der_status durable_place(struct der_ctx *ctx, const char *path, char **out)
 {
+    *out = NULL;
     struct stat info;
     char real[PATH_MAX];
     bool is_link = lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
@@ -96,7 +96,7 @@ static enum der_status open_place(struct durable *file, const char *path)
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return open_special(file, path, info.st_mode);
-    TRY(place_of(file->ctx, path, &file->path));
+    TRY(durable_place(file->ctx, path, &file->path));
     return open_temporary(file);
 }
 

@@ -22,6 +22,10 @@ struct durable;
 NODISCARD enum der_status durable_open(struct der_ctx *ctx, const struct io_calls *io,
                                        const char *path, struct durable **out);
 
+/* Where the file is to be that `path` names: behind all symbolic links. One that leads nowhere is an error. Caller
+ * frees with mem_free. */
+NODISCARD enum der_status durable_place(struct der_ctx *ctx, const char *path, char **out);
+
 /* Appends. After a failure the file can only be given up; durable_commit would refuse it. */
 NODISCARD enum der_status durable_write(struct durable *file, const void *data, size_t size);
 

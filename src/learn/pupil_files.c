@@ -34,26 +34,44 @@ bool pupil_exists(const char *path)
     return exists(path);
 }
 
+/* Behind a link, where one is. */
+static enum der_status follow(struct places *p, const char *path, const char **out)
+{
+    char *place;
+    TRY(durable_place(p->ctx, path, &place));
+    *out = arena_strdup(&p->texts, place);
+    mem_free(&p->ctx->mem, place);
+    return *out ? DER_OK : ctx_nomem(p->ctx);
+}
+
 /* cats.safetensors has cats.exemplars.safetensors; a model without that ending has everything behind its name. */
+static enum der_status add_companions(struct places *p)
+{
+    size_t length = strlen(p->model);
+    size_t tail = strlen(ENDING);
+    bool has_ending = length > tail && strcmp(p->model + length - tail, ENDING) == 0;
+    int stem = (int)(has_ending ? length - tail : length);
+    p->lock = arena_printf(&p->texts, "%.*s.lock", stem, p->model);
+    for (int i = 0; i < COMPANIONS && p->lock; i++) {
+        const char *name = arena_printf(&p->texts, "%.*s%s" ENDING, stem, p->model, ROLES[i]);
+        if (!name)
+            return ctx_nomem(p->ctx);
+        TRY(follow(p, name, &p->file[i]));
+        p->next[i] = arena_printf(&p->texts, "%s.next", p->file[i]);
+        if (!p->next[i])
+            return ctx_nomem(p->ctx);
+    }
+    return p->lock ? DER_OK : ctx_nomem(p->ctx);
+}
+
 static enum der_status places_init(struct der_ctx *ctx, const struct io_calls *io, const char *path,
                                    struct places *p)
 {
-    size_t length = strlen(path);
-    size_t tail = strlen(ENDING);
-    bool has_ending = length > tail && strcmp(path + length - tail, ENDING) == 0;
-    int stem = (int)(has_ending ? length - tail : length);
     *p = (struct places){.ctx = ctx, .io = io ? io : io_calls_plain()};
     arena_init(&p->texts, &ctx->mem);
-    p->model = arena_strdup(&p->texts, path);
-    p->model_next = arena_printf(&p->texts, "%s.next", path);
-    p->lock = arena_printf(&p->texts, "%.*s.lock", stem, path);
-    bool is_whole = p->model && p->model_next && p->lock;
-    for (int i = 0; i < COMPANIONS; i++) {
-        p->file[i] = arena_printf(&p->texts, "%.*s%s" ENDING, stem, path, ROLES[i]);
-        p->next[i] = arena_printf(&p->texts, "%.*s%s" ENDING ".next", stem, path, ROLES[i]);
-        is_whole = is_whole && p->file[i] && p->next[i];
-    }
-    return is_whole ? DER_OK : ctx_nomem(ctx);
+    TRY(follow(p, path, &p->model));
+    p->model_next = arena_printf(&p->texts, "%s.next", p->model);
+    return p->model_next ? add_companions(p) : ctx_nomem(ctx);
 }
 
 static void places_fini(struct places *p)
@@ -178,11 +196,29 @@ static enum der_status remove_file(const struct places *p, const char *path)
     return io_fail(p->ctx, "cannot remove", path, errno);
 }
 
+/* Are two files in one folder, by their names? */
+static bool share_folder(const char *a, const char *b)
+{
+    const char *slash = strrchr(a, '/');
+    size_t length = slash ? (size_t)(slash - a) + 1 : 0;
+    return strncmp(a, b, length) == 0 && !strchr(b + length, '/');
+}
+
 static enum der_status move(const struct places *p, const char *from, const char *to)
 {
     if (p->io->rename(p->io->user, from, to) == 0)
         return DER_OK;
     return io_fail(p->ctx, "cannot put in place", to, errno);
+}
+
+/* Companions behind links may have folders of their own. */
+static enum der_status sync_names(const struct places *p)
+{
+    TRY(durable_sync_names(p->ctx, p->io, p->model));
+    for (int i = 0; i < COMPANIONS; i++)
+        if (!share_folder(p->model, p->file[i]))
+            TRY(durable_sync_names(p->ctx, p->io, p->file[i]));
+    return DER_OK;
 }
 
 /* What a killed process left: companions that the model in its place knows go to theirs, the rest goes away. */
@@ -205,7 +241,7 @@ static enum der_status settle(const struct places *p)
         else
             TRY(remove_file(p, p->next[i]));
     }
-    return durable_sync_names(p->ctx, p->io, p->model);
+    return sync_names(p);
 }
 
 static enum der_status save(const struct places *p, const struct pupil *pupil)
@@ -220,7 +256,7 @@ static enum der_status save(const struct places *p, const struct pupil *pupil)
     TRY(durable_sync_names(p->ctx, p->io, p->model));
     for (int i = 0; i < COMPANIONS; i++)
         TRY(move(p, p->next[i], p->file[i]));
-    return durable_sync_names(p->ctx, p->io, p->model);
+    return sync_names(p);
 }
 
 enum der_status pupil_save(const struct pupil *pupil, const struct io_calls *io, const char *path)

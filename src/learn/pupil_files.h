@@ -1,6 +1,7 @@
 /*
  * A pupil on the disk: the model file, and beside it its companions, the album and the basis. docs/FORMATS.md has
- * their names.
+ * their names. A symbolic link is another name of the model: everything is where the file lies that it leads to, and
+ * companions that are links themselves stay links too.
  *
  * The three are replaced as one. All are written whole beside their places (NAME.next), the companions with the
  * fingerprint of the new model; then the model takes its place, which is the moment that counts; then the companions

@@ -14,6 +14,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { SIDE = 8, CLEARED = 3 };
@@ -319,6 +320,83 @@ static void test_one_process_at_a_time_works_on_a_model(void **state)
     lock_release(lock);
 }
 
+/* ---- links --------------------------------------------------------------------------------------- */
+
+static bool is_link(struct fixture *f, const char *name)
+{
+    struct stat info;
+    return lstat(scratch_path(&f->scratch, name), &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+static void link_to(struct fixture *f, const char *name, const char *target)
+{
+    assert_int_equal(symlink(target, scratch_path(&f->scratch, name)), 0);
+}
+
+/* A link is another name of the model, whose companions and lock are those of the file. */
+static void test_a_model_behind_a_link_is_replaced_where_it_lies(void **state)
+{
+    struct fixture *f = *state;
+    struct lock *lock;
+    struct lock *second;
+    scratch_mkdir(&f->scratch, "store");
+    link_to(f, "now", "store/cats.safetensors");
+    assert_int_equal(pupil_lock(f->ctx, scratch_path(&f->scratch, "now"), &lock), DER_IO);
+    assert_non_null(strstr(f->ctx->error, "cannot follow the link")); /* it leads nowhere yet */
+    (void)snprintf(f->path, sizeof f->path, "%s",
+                   scratch_path(&f->scratch, "store/cats.safetensors"));
+    assert_ok(f->ctx, save(f, &f->quick, 1));
+    assert_ok(f->ctx, pupil_lock(f->ctx, f->path, &lock));
+    (void)snprintf(f->path, sizeof f->path, "%s", scratch_path(&f->scratch, "now"));
+    assert_int_equal(pupil_lock(f->ctx, f->path, &second), DER_STATE);
+    lock_release(lock);
+    assert_int_equal(assert_coherent(f), 1);
+    assert_ok(f->ctx, save(f, &f->quick, 2));
+    assert_true(is_link(f, "now"));
+    assert_int_equal(count_files(f), 2); /* nothing beside the link */
+    assert_int_equal(assert_coherent(f), 2);
+    (void)snprintf(f->path, sizeof f->path, "%s",
+                   scratch_path(&f->scratch, "store/cats.safetensors"));
+    assert_int_equal(assert_coherent(f), 2);
+}
+
+/* The pictures of a model may lie on a larger disk. */
+static void link_companion(struct fixture *f)
+{
+    char from[SCRATCH_PATH_MAX];
+    (void)snprintf(from, sizeof from, "%s",
+                   scratch_path(&f->scratch, "cats.exemplars.safetensors"));
+    scratch_mkdir(&f->scratch, "large");
+    assert_int_equal(rename(from, scratch_path(&f->scratch, "large/pictures")), 0);
+    link_to(f, "cats.exemplars.safetensors", "large/pictures");
+}
+
+static void test_a_companion_behind_a_link_is_replaced_where_it_lies(void **state)
+{
+    struct fixture *f = *state;
+    assert_ok(f->ctx, save(f, &f->quick, 1));
+    link_companion(f);
+    assert_int_equal(assert_coherent(f), 1);
+    assert_ok(f->ctx, save(f, NULL, 2));
+    assert_true(is_link(f, "cats.exemplars.safetensors"));
+    assert_int_equal(assert_coherent(f), 2);
+    assert_int_equal(count_files(f), 4);
+}
+
+static void start_again_with_a_link(void *self)
+{
+    start_again(self);
+    link_companion(self);
+}
+
+static void test_a_kill_leaves_one_whole_pupil_behind_a_link_too(void **state)
+{
+    struct fixture *f = *state;
+    const struct save_trial trial = {f, start_again_with_a_link, try_step_2, check, NULL};
+    struct save_outcome outcome = save_trial_kill_each(&trial);
+    assert_true(outcome.n_old > 25 && outcome.n_new > 3);
+}
+
 static void test_lack_of_memory_leaves_nothing_behind(void **state)
 {
     struct fixture *f = *state;
@@ -352,6 +430,9 @@ int main(void)
         TEST(test_companions_of_another_model_are_refused),
         TEST(test_an_album_of_other_classes_is_refused),
         TEST(test_one_process_at_a_time_works_on_a_model),
+        TEST(test_a_model_behind_a_link_is_replaced_where_it_lies),
+        TEST(test_a_companion_behind_a_link_is_replaced_where_it_lies),
+        TEST(test_a_kill_leaves_one_whole_pupil_behind_a_link_too),
         TEST(test_lack_of_memory_leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

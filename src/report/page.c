@@ -6,6 +6,7 @@
 #include "report/page.h"
 
 #include "core/text.h"
+#include "core/utf8.h"
 #include "io/durable.h"
 
 #include <string.h>
@@ -21,6 +22,15 @@ static const struct page_file *find_file(const char *name, size_t length)
     return NULL;
 }
 
+/* Names of folders need not be UTF-8, a page must be: bytes that are not are shown as U+FFFD. */
+static size_t put_character(struct text *text, const char *at, size_t left)
+{
+    static const char replacement[] = "\xef\xbf\xbd";
+    size_t n = utf8_character(at, left);
+    text_add(text, n > 0 ? at : replacement, n > 0 ? n : sizeof replacement - 1);
+    return n > 0 ? n : 1;
+}
+
 /* U+2028 and U+2029 are line ends to JavaScript, though not to JSON. */
 static bool is_line_separator(const char *at)
 {
@@ -29,25 +39,27 @@ static bool is_line_separator(const char *at)
 
 static void put_json(struct text *text, const char *json)
 {
-    for (const char *at = json; *at; at++) {
+    const char *end = json + strlen(json);
+    for (const char *at = json; at < end;) {
         if (*at == '<' || *at == '>' || *at == '&' || *at == '\'') {
-            text_put(text, "\\u%04x", (unsigned)*at);
-        } else if (strlen(at) >= 3 && *at == '\xe2' && is_line_separator(at)) {
+            text_put(text, "\\u%04x", (unsigned)*at++);
+        } else if (end - at >= 3 && is_line_separator(at)) {
             text_put(text, "\\u%s", at[2] == '\xa8' ? "2028" : "2029");
-            at += 2;
+            at += 3;
         } else {
-            text_add(text, at, 1);
+            at += put_character(text, at, (size_t)(end - at));
         }
     }
 }
 
 static void put_html(struct text *text, const char *value)
 {
-    for (; *value; value++) {
+    const char *end = value + strlen(value);
+    while (value < end) {
         if (strchr("<>&\"'", *value))
-            text_put(text, "&#%d;", (int)*value);
+            text_put(text, "&#%d;", (int)*value++);
         else
-            text_add(text, value, 1);
+            value += put_character(text, value, (size_t)(end - value));
     }
 }
 

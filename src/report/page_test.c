@@ -3,6 +3,7 @@
  */
 #include "report/page.h"
 
+#include "core/utf8.h"
 #include "report/base64.h"
 #include "support/file_fixture.h"
 
@@ -10,16 +11,16 @@
 
 static const char OPENING[] = "<script type=\"application/json\" id=\"data\">";
 static const char HOSTILE[] = "</script><script>alert(1)</script> <!-- & 'quotes' \"double\" "
-                              "\xe2\x80\xa8 \xe2\x80\xa9 \xe2\x80 \xc3\xa9 \\";
+                              "\xe2\x80\xa8 \xe2\x80\xa9 \xc3\xa9 \\";
 
-/* The page of a document with a hostile title; caller frees. */
-static char *write_page(struct file_fixture *f)
+/* The page of a document with this title; caller frees. */
+static char *write_page_of(struct file_fixture *f, const char *title)
 {
     struct file_bytes bytes = {0};
     struct fault fault;
     int64_t n;
     cJSON *document = cJSON_CreateObject();
-    assert_non_null(cJSON_AddStringToObject(document, "title", HOSTILE));
+    assert_non_null(cJSON_AddStringToObject(document, "title", title));
     assert_ok(f->ctx,
               page_write(f->ctx, NULL, scratch_path(&f->scratch, "page.html"), document, &n));
     json_free(document);
@@ -28,6 +29,11 @@ static char *write_page(struct file_fixture *f)
                      DER_OK);
     assert_int_equal(bytes.size, n);
     return (char *)bytes.data;
+}
+
+static char *write_page(struct file_fixture *f)
+{
+    return write_page_of(f, HOSTILE);
 }
 
 static int count(const char *text, const char *part)
@@ -63,6 +69,18 @@ static void test_the_title_is_text(void **state)
     char *page = write_page(f);
     const char *title = strstr(page, "<title>") + strlen("<title>");
     assert_memory_equal(title, "&#60;/script&#62;&#60;script&#62;alert(1)", 40);
+    mem_free(&f->ctx->mem, page);
+}
+
+static void test_names_that_are_no_utf8_make_no_page_that_is_none(void **state)
+{
+    struct file_fixture *f = *state;
+    char *page = write_page_of(f, "caf\xe9 \xe2\x80");
+    assert_true(utf8_is_valid(page, strlen(page)));
+    static const char shown[] = "caf\xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd";
+    const char *title = strstr(page, shown);
+    assert_non_null(title);
+    assert_non_null(strstr(title + 1, shown)); /* among the data */
     mem_free(&f->ctx->mem, page);
 }
 
@@ -108,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_data_comes_back_and_stays_data),
         TEST(test_the_title_is_text),
+        TEST(test_names_that_are_no_utf8_make_no_page_that_is_none),
         TEST(test_every_part_is_in_the_page),
         TEST(test_base64_is_the_rfc),
     };

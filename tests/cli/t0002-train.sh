@@ -138,6 +138,23 @@ for kind in cifar10_bin cifar10_py idx_plain idx_gzip; do
     expect_code 0 "a folder of kind $kind is recognised" "$DER" train --data "$fixtures/$kind" \
         "${tiny[@]}" --set width=0.1 --set epochs=1 --set batch=4 --set lr=0.01
 done
+
+# Names that JSON cannot hold.
+odd=$'caf\xe9'
+cp -r "$fixtures/cifar10_bin" "$odd"
+plain=("${tiny[@]}" --set width=0.1 --set epochs=1 --set batch=4 --set lr=0.01 --quiet)
+expect_code 0 "the name of the data may be any that is not written down" "$DER" train --data "$odd" "${plain[@]}"
+expect_code 2 "for a run folder it is UTF-8" "$DER" train --data "$odd" "${plain[@]}" --out run-odd
+check "which is said in one line" one_line err "is no UTF-8, so that run-odd/config.json cannot hold it"
+check "before the folder is made" test ! -e run-odd
+expect_code 2 "so are lists of classes" "$DER" train --data "$data" "${plain[@]}" --class-list "$odd/list" --out run-odd
+check "in the same words" one_line err "list' is no UTF-8"
+expect_code 2 "and class orders" "$DER" train --data "$data" --set order="$odd/order" --out run-odd
+check "which says so too" one_line err "order.*UTF-8"
+ln -s "$odd" linked
+expect_code 0 "a link will do" "$DER" train --data linked "${plain[@]}" --out run-odd
+check "whose name is kept" grep -q '"data":.*"linked"' run-odd/config.json
+expect_code 0 "and what it leads to is known again" "$DER" train --resume --out run-odd --data "$odd"
 photos=("$fixtures"/jpeg/*.jpg "$fixtures"/png/*.png)
 for class in cat dog owl; do
     mkdir -p "photos/$class"

@@ -101,6 +101,19 @@ expect_code 3 "an archive that leaves its folder is refused" "$DER" data get cif
 check "and the path is named" one_line err "'../evil'"
 check "nothing is written" test ! -e evil -a -z "$(ls -A other)"
 
+# Archives of the right name that hold a part of the set, or another one.
+mkdir part another
+cp -r cifar-10-batches-bin part
+rm part/cifar-10-batches-bin/data_batch_2.bin
+cp -r "$root/tests/data/fixtures/cifar100_bin" another/cifar-10-batches-bin
+for kind in part another; do
+    tar -czf www/$kind.tar.gz -C $kind cifar-10-batches-bin
+    expect_code 3 "an archive with $kind set is refused" "$DER" data get cifar10 other \
+        --url "$web/plain/$kind.tar.gz" --checksum "sha256:$(sha256sum www/$kind.tar.gz | cut -d' ' -f1)"
+    check "and it says what it is" one_line err "$kind.tar.gz is not cifar10: .*\(data_batch_2\|cifar100, 100 classes\)"
+    check "nothing is put in place" test -z "$(ls -A other)"
+done
+
 # A disk that is full: here, a limit on the size of files.
 expect_code 3 "a full disk is told" bash -c 'trap "" XFSZ; ulimit -f 8; "$@"' sh \
     "$DER" data get cifar10 full "${own[@]}"

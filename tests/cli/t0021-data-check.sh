@@ -67,8 +67,23 @@ check "all of them" test "$(grep -c '^error: class folder empty/train/. has no i
 mkdir -p $'odd/\xff\xfe' odd/b
 cp "$fixtures"/jpeg/grey.jpg $'odd/\xff\xfe'
 cp "$fixtures"/jpeg/444.jpg odd/b
-expect_code 0 "names that are no UTF-8 are no matter" "$DER" data check odd --json
-check "for a parser either" python3 -c 'import json; json.load(open("out", encoding="utf-8"))'
+expect_code 3 "a name that is no UTF-8 would end training" "$DER" data check odd
+check "and is shown byte by byte" grep -qF "error: class '\\xff\\xfe' cannot be saved in a model" out
+check_fails "which is true" "$DER" train --data odd --set network=resnet32 --out run
+check "of the class" one_line err "class '.*' of odd cannot be saved"
+expect_code 3 "as JSON it is as well" "$DER" data check odd --json
+check "that a parser reads" python3 -c 'import json; json.load(open("out", encoding="utf-8"))'
+
+mkdir -p splits/{train,val,test}/{a,b} splits/val/c
+for split in train val test; do
+    cp "$fixtures"/jpeg/grey.jpg splits/$split/a
+    cp "$fixtures"/jpeg/444.jpg splits/$split/b
+done
+expect_code 0 "folders that nothing reads end nothing" "$DER" data check splits
+check "a third one is named" \
+    grep -qx 'warning: splits: ignored, since images are read from train and val: test' out
+check "and a class that is only there to test with" \
+    grep -qx 'warning: splits/val: ignored, since no class of splits/train: c' out
 
 for i in $(seq 30); do
     mkdir -p "many/$i"

@@ -120,6 +120,12 @@ code=$?
 check "an interrupted lesson fails" test "$code" -eq 1
 check "says so" grep -q 'away/things.safetensors is as it was' err
 check "and leaves the old model" diff -r -x '*.lock' away kept
-expect_code 0 "which goes on learning" "$DER" learn "$model" --new new4 "${flags[@]}" --epochs 2
-check "from where it was" grep -q 'knows 7 classes: 1 new, 0 joined' out
+ln -s "$model" now
+ls away >before
+expect_code 0 "which goes on learning, by the name of a link too" "$DER" learn now --new new4 "${flags[@]}" --epochs 2
+check "from where it was" grep -q 'now knows 7 classes: 1 new, 0 joined' out
+check "which stays a link" test -L now
+check "with nothing beside it" test "$(echo now*)" = now
+ls away >after
+check "and nothing new beside the model" cmp before after
 done_testing

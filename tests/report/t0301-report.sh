@@ -60,6 +60,10 @@ check_not "and needs nothing from elsewhere" grep -Eq '(src|href)=["'\'']?(https
 cp page.html first.html
 expect_code 0 "once more" "$DER" report one -o page.html
 check "gives the same bytes" cmp page.html first.html
+cp -r one $'caf\xe9'
+sed -i $'s/"data": "/"data": "\xff/' $'caf\xe9/config.json'
+expect_code 0 "names that are no UTF-8" "$DER" report $'caf\xe9' -o odd.html
+check "make a page that is" python3 -c 'assert "caf\ufffd" in open("odd.html", encoding="utf-8").read()'
 make_run going --until 2
 make_run begun --until 0
 expect_code 0 "runs that go on" "$DER" report going begun one/ -o page.html --csv numbers.csv --quiet

@@ -204,11 +204,14 @@ done:
 
 static enum der_status build(struct cpu_program *p, const struct graph *g, int64_t *block)
 {
+    TRY(shim_check_room(cpu_backend_of(p)->shim));
     TRY(cpu_layout_choose(cpu_backend_of(p), g, block));
     TRY(copy_values(p, g, block));
     TRY(make_steps(p, g));
     note_kernels(p);
-    return plan_memory(p, g);
+    TRY(plan_memory(p, g));
+    /* Once more, since products make their kernels when they first run, which must not fail. */
+    return shim_check_room(cpu_backend_of(p)->shim);
 }
 
 enum der_status cpu_compile(struct backend *be, const struct graph *g, struct program **out)

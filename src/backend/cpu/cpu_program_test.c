@@ -11,7 +11,10 @@
 #include "support/test_ctx.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -485,6 +488,40 @@ static void test_every_failed_allocation_leaves_nothing_behind(void **state)
     rig_fini(&rig);
 }
 
+/* As `ulimit -v` does: so much more than the process has. */
+static void limit_memory(rlim_t more)
+{
+    struct rlimit limit;
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lu", &pages), 1);
+    (void)fclose(file);
+    assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
+    limit.rlim_cur = more == RLIM_INFINITY ? limit.rlim_max
+                                           : (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + more;
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+/* oneDNN would write its kernels through a null pointer. */
+static void test_no_room_for_kernels_is_told_before_onednn_meets_it(void **state)
+{
+    (void)state;
+    struct rig rig;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* a sanitizer needs the room itself */
+#endif
+    rig_init(&rig, "cpu", 1);
+    build_frozen(&rig);
+    limit_memory(8 << 20);
+    enum der_status status = program_compile(rig.be, rig.g, &rig.program);
+    limit_memory(RLIM_INFINITY);
+    assert_int_equal(status, DER_NOMEM);
+    assert_non_null(strstr(rig.ctx->error, "oneDNN ran out of memory"));
+    assert_ok(rig.ctx, program_compile(rig.be, rig.g, &rig.program));
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -499,6 +536,7 @@ int main(void)
         cmocka_unit_test(test_denormals_are_zeros_on_every_thread),
         cmocka_unit_test(test_the_modes_of_the_callers_threads_stay),
         cmocka_unit_test(test_a_pool_made_by_a_run_has_the_callers_mode),
+        cmocka_unit_test(test_no_room_for_kernels_is_told_before_onednn_meets_it),
         cmocka_unit_test(test_every_failed_allocation_leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

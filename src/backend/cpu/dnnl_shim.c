@@ -1,11 +1,14 @@
 /*
  * What the versions of oneDNN share: primitives with their memories, running them, errors.
  */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+
 #include "backend/cpu/dnnl_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Arguments of a convolution, in the order of shim_conv.memory. */
 enum { ARG_SRC, ARG_WEIGHTS, ARG_DST, ARG_BIAS, ARG_SCRATCH, ARG_COUNT };
@@ -39,6 +42,30 @@ static enum der_status translate(struct shim *shim, dnnl_status_t status, const 
     if (status == dnnl_out_of_memory)
         return ctx_fail(shim->ctx, DER_NOMEM, "oneDNN ran out of memory for %s", what);
     return ctx_fail(shim->ctx, DER_DEVICE, "oneDNN status %d for %s", (int)status, what);
+}
+
+/* Kernels have up to 256 KB each; a primitive has a few, products have some thirty in two sets. */
+enum { KERNEL_BYTES = 32 << 20 };
+
+/* Nothing of the room is touched: it costs two system calls. */
+static bool has_room(void)
+{
+    void *room =
+        mmap(NULL, KERNEL_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED)
+        return false;
+    (void)munmap(room, KERNEL_BYTES);
+    return true;
+}
+
+enum der_status shim_check_room(struct shim *shim)
+{
+    return has_room() ? DER_OK : translate(shim, dnnl_out_of_memory, "its kernels");
+}
+
+static dnnl_status_t create(dnnl_primitive_t *primitive, const_dnnl_primitive_desc_t primitive_desc)
+{
+    return has_room() ? dnnl_primitive_create(primitive, primitive_desc) : dnnl_out_of_memory;
 }
 
 static const char *conv_text(const struct conv_spec *spec, char *text, size_t size)
@@ -308,7 +335,7 @@ static dnnl_status_t conv_build(struct shim_conv *conv, const_dnnl_primitive_des
         return dnnl_unimplemented;
     dnnl_status_t status = query_info(conv, primitive_desc, &names);
     if (status == dnnl_success)
-        status = dnnl_primitive_create(&run->primitive, primitive_desc);
+        status = create(&run->primitive, primitive_desc);
     if (status == dnnl_success)
         status = runnable_memory(run, ARG_SRC, names.src_arg, primitive_desc, names.src_query);
     if (status == dnnl_success)
@@ -429,7 +456,7 @@ static enum der_status reorder_new(struct shim *shim, const struct shim_desc *fr
     if (status == dnnl_success)
         status = reorder_desc_create(shim, from, to, attr, &primitive_desc);
     if (status == dnnl_success)
-        status = dnnl_primitive_create(&reorder->run.primitive, primitive_desc);
+        status = create(&reorder->run.primitive, primitive_desc);
     if (status == dnnl_success)
         status = desc_memory(from, shim->engine, &reorder->run.memory[ARG_SRC]);
     if (status == dnnl_success)

@@ -18,6 +18,11 @@ struct shim_reorder;
 NODISCARD enum der_status shim_open(struct der_ctx *ctx, struct shim **out);
 void shim_close(struct shim *shim);
 
+/* DER_NOMEM when the system has no room for the kernels that oneDNN makes as it runs. oneDNN does not look whether it got
+ * memory for them, and crashes. Those of primitives are looked after here; those of products are made by the first
+ * product of a shape, within a step, so whoever plans steps asks before. */
+NODISCARD enum der_status shim_check_room(struct shim *shim);
+
 /* "2.6.3": of the library that is loaded, which may be newer than the headers. */
 void shim_version(char *text, size_t size);
 
