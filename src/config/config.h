@@ -78,6 +78,8 @@ struct config {
     double lambda_s; /* weight of the sparsity loss */
     enum mask_init mask_init;
     double mask_inherit; /* added to the first e of channels that the extractor before it kept */
+    double
+        mask_least; /* share that every mask keeps, of what an even cut to the wanted size would leave */
     enum mask_gradient mask_gradient;
     enum mask_choice mask_choice;
     double mask_gain; /* factor on the learning rate of e */

@@ -165,15 +165,19 @@ enum der_status graph_rank(struct graph *g, int logits, int labels, int64_t firs
 }
 
 enum der_status graph_mask_sparsity(struct graph *g, int weight, const int *m, int n,
-                                    const struct sparsity_layer *layers, int n_layers, int *loss)
+                                    const struct sparsity_layer *layers, int n_layers,
+                                    const int *least, int *loss)
 {
     *loss = NO_VALUE;
     struct sparsity_layer *copy = arena_zalloc(&g->arena, (size_t)n_layers, sizeof *copy);
     int *in = arena_zalloc(&g->arena, (size_t)n + 1, sizeof *in);
     int *out = arena_zalloc(&g->arena, (size_t)n + 1, sizeof *out);
-    if (!copy || !in || !out)
+    int *kept = arena_zalloc(&g->arena, (size_t)n, sizeof *kept);
+    if (!copy || !in || !out || !kept)
         return ctx_nomem(g->ctx);
     memcpy(copy, layers, (size_t)n_layers * sizeof *copy);
+    if (least)
+        memcpy(kept, least, (size_t)n * sizeof *kept);
 
     double total = 0.0;
     for (int i = 0; i < n; i++)
@@ -194,7 +198,9 @@ enum der_status graph_mask_sparsity(struct graph *g, int weight, const int *m, i
     TRY(add_named(g, OP_MASK_SPARSITY, m[0], "", shape_1d(1), VALUE_EXTERNAL, &out[0]));
     for (int i = 0; i < n; i++)
         out[1 + i] = NO_VALUE; /* graph_backward adds the gradients */
-    union op_attr attr = {.sparsity = {.layers = copy, .n_layers = n_layers, .total = total}};
+    union op_attr attr = {
+        .sparsity = {
+            .layers = copy, .n_layers = n_layers, .total = total, .least = least ? kept : NULL}};
     TRY(graph_add_node(g, OP_MASK_SPARSITY, in, n + 1, out, n + 1, &attr));
     *loss = out[0];
     return DER_OK;

@@ -92,7 +92,10 @@ bool node_copy(struct arena *arena, const struct node *from, struct node *to)
     if (n > 0)
         memcpy(layers, from->attr.sparsity.layers, n * sizeof *layers);
     to->attr.sparsity.layers = layers;
-    return true;
+    if (!from->attr.sparsity.least)
+        return true;
+    to->attr.sparsity.least = copy_ids(arena, from->attr.sparsity.least, from->n_in - 1);
+    return to->attr.sparsity.least;
 }
 
 enum der_status graph_add_node(struct graph *g, enum op op, const int *in, int n_in, const int *out,

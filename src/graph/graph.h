@@ -138,10 +138,10 @@ NODISCARD enum der_status graph_rank(struct graph *g, int logits, int labels, in
 
 NODISCARD enum der_status graph_mask_gate(struct graph *g, int s, const int *e, int n,
                                           enum mask_gradient gradient, float s_max, int *m);
-/* Layers are copied. loss is exposed. */
+/* Layers and least ([n] or NULL) are copied. loss is exposed. */
 NODISCARD enum der_status graph_mask_sparsity(struct graph *g, int weight, const int *m, int n,
                                               const struct sparsity_layer *layers, int n_layers,
-                                              int *loss);
+                                              const int *least, int *loss);
 
 /* ---- feeding and keeping (FEED, TALLY) -------------------------------------------------------- */
 

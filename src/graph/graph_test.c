@@ -336,7 +336,7 @@ static void test_masks_share_one_gate_and_one_gradient(void **state)
     int b = conv_bn(g, a, 5, true, true);
     OK(graph_scale_channel(g, b, m[1], &b));
     const struct sparsity_layer layers[] = {{-1, 0, 9, 3}, {0, 1, 9, 0}};
-    OK(graph_mask_sparsity(g, input(g, "lambda", shape_1d(1)), m, 2, layers, 2, &loss));
+    OK(graph_mask_sparsity(g, input(g, "lambda", shape_1d(1)), m, 2, layers, 2, NULL, &loss));
     int pooled;
     OK(graph_avgpool(g, b, &pooled));
     add_head(g, pooled, 3);

@@ -89,7 +89,8 @@
  *       hat: d_m * y (1 - y) s_max (cosh(clip(s e, 50)) + 1) / (cosh(e) + 1), y = sigmoid(s e)
  *       computed in double and rounded to float. 0 when s is infinite: hard masks do not move.
  *   MASK_SPARSITY      weight[1], m... -> loss[1], d_m?...
- *       L_S = (1 / W) sum_l K_l n_in(l) n_out(l), n = sum of the mask; d_m times `weight`.
+ *       L_S = (1 / W) sum_l K_l n_in(l) n_out(l), n = sum of the mask; d_m times `weight`, 0 for a mask of which no more
+ *       than `least` channels are open (m > 1/2, whatever s is).
  *
  * Update
  *   SGD                lr[1], (p!, g, v!)...
@@ -253,7 +254,8 @@ struct mask_attr {
 struct sparsity_attr {
     const struct sparsity_layer *layers; /* [n_layers], in the graph's arena */
     int n_layers;
-    double total; /* W: the same sum with all masks at 1 */
+    double total;     /* W: the same sum with all masks at 1 */
+    const int *least; /* [masks] in the graph's arena; NULL: all masks have their gradient always */
 };
 
 struct sgd_attr {

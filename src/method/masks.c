@@ -2,8 +2,10 @@
 
 #include "core/rng.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* All e of an extractor on the host; row[i] points to mask i. */
 struct mask_values {
@@ -128,6 +130,16 @@ enum der_status masks_kept_params(const struct param_set *masks, const struct re
 
 /* ---- fitting ----------------------------------------------------------------------------------- */
 
+/* Parameters go with the square of the width: c sqrt(target / full) channels. */
+void masks_least(const struct resnet_spec *spec, int64_t target, double share,
+                 int least[RESNET_MAX_MASKS])
+{
+    const double full = (double)resnet_count_params(spec);
+    const double even = target > 0 ? fmin(1.0, sqrt((double)target / full)) : 0.0;
+    for (int i = 0; i < resnet_mask_count(spec); i++)
+        least[i] = (int)(share * even * resnet_mask_channels(spec, i));
+}
+
 static int compare_floats(const void *a, const void *b)
 {
     float x = *(const float *)a;
@@ -165,14 +177,14 @@ static float threshold_at(const float *sorted, size_t n, size_t i)
     return i < n ? 0.5f * (sorted[i - 1] + sorted[i]) : sorted[n - 1] + 1.0f;
 }
 
-/* The size falls as the threshold rises, so bisection over the sorted e finds where it passes the
- * target; of the two sides the nearer one is taken. */
+/* The size falls as the threshold rises, so bisection over the first n of the sorted e, which may go, finds where it
+ * passes the target; of the two sides the nearer one is taken. */
 static enum der_status find_threshold(struct der_ctx *ctx, const struct resnet_spec *spec,
                                       const struct mask_values *values, const float *sorted,
-                                      int64_t target, float *out)
+                                      size_t n, int64_t target, float *out)
 {
     size_t low = 0;
-    size_t high = values->n;
+    size_t high = n;
     int64_t size;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -194,28 +206,57 @@ static enum der_status find_threshold(struct der_ctx *ctx, const struct resnet_s
     return DER_OK;
 }
 
+/* Puts the first `least` channels of every mask above all others; returns how many others there are. sorted: [n] */
+static size_t lift(const struct param_set *masks, const struct mask_values *values,
+                   const int *least, float *sorted)
+{
+    size_t n_others = values->n;
+    float above = values->e[0];
+    for (size_t i = 1; i < values->n; i++)
+        above = fmaxf(above, values->e[i]);
+    above += 1.0f;
+    float *e = values->e;
+    for (int i = 0; i < masks->n; i++) {
+        const int n = (int)shape_count(masks->items[i].shape);
+        int n_lifted = 0;
+        memcpy(sorted, e, (size_t)n * sizeof *e);
+        qsort(sorted, (size_t)n, sizeof *sorted, compare_floats);
+        for (int c = 0; c < n && n_lifted < least[i]; c++)
+            if (e[c] >= sorted[n - least[i]]) {
+                e[c] = above;
+                n_lifted++;
+            }
+        n_others -= (size_t)n_lifted;
+        e += n;
+    }
+    return n_others;
+}
+
 static enum der_status fit(struct param_set *masks, const struct resnet_spec *spec,
-                           const struct mask_values *values, float *sorted, int64_t target)
+                           const struct mask_values *values, float *sorted, int64_t target,
+                           const int *least)
 {
     float threshold;
+    const size_t n_others = lift(masks, values, least, sorted);
     for (size_t i = 0; i < values->n; i++)
         sorted[i] = values->e[i];
     qsort(sorted, values->n, sizeof *sorted, compare_floats);
-    TRY(find_threshold(masks->ctx, spec, values, sorted, target, &threshold));
+    TRY(find_threshold(masks->ctx, spec, values, sorted, n_others, target, &threshold));
     shift(values->e, values->n, -threshold);
     for (int i = 0; i < masks->n; i++)
         TRY(param_write(masks, i, values->row[i]));
     return DER_OK;
 }
 
-enum der_status masks_fit(struct param_set *masks, const struct resnet_spec *spec, int64_t target)
+enum der_status masks_fit(struct param_set *masks, const struct resnet_spec *spec, int64_t target,
+                          const int least[RESNET_MAX_MASKS])
 {
     struct mem *mem = &masks->ctx->mem;
     struct mask_values values;
     enum der_status status = read_values(masks, &values);
     float *sorted = mem_alloc(mem, values.n, sizeof *sorted);
     if (status == DER_OK)
-        status = sorted ? fit(masks, spec, &values, sorted, target) : ctx_nomem(masks->ctx);
+        status = sorted ? fit(masks, spec, &values, sorted, target, least) : ctx_nomem(masks->ctx);
     mem_free(mem, sorted);
     mem_free(mem, values.e);
     return status;

@@ -27,10 +27,15 @@ NODISCARD enum der_status masks_kept(const struct param_set *masks, const struct
 NODISCARD enum der_status masks_kept_params(const struct param_set *masks,
                                             const struct resnet_spec *spec, int64_t *out);
 
+/* Channels that every mask keeps: `share` of what would be left of it if all were cut alike, down to a network of
+ * `target` parameters. Zeros for a share of 0, or any size. */
+void masks_least(const struct resnet_spec *spec, int64_t target, double share,
+                 int least[RESNET_MAX_MASKS]);
+
 /* Adds one constant to all e, so that what stays has as nearly as possible `target` parameters: the
- * order of the channels, which training found, decides. */
+ * order of the channels, which training found, decides; but the first `least` of every mask stay. */
 NODISCARD enum der_status masks_fit(struct param_set *masks, const struct resnet_spec *spec,
-                                    int64_t target);
+                                    int64_t target, const int least[RESNET_MAX_MASKS]);
 
 /* Shuffles the e of every mask: as many channels stay, but others. A pure function of seed and stream. */
 NODISCARD enum der_status masks_shuffle(struct param_set *masks, uint64_t seed, uint32_t stream);

@@ -9,6 +9,8 @@
 
 enum { MOST_CHANNELS = 1024 };
 
+static const int NONE[RESNET_MAX_MASKS]; /* channels that must stay */
+
 struct fixture {
     struct der_ctx *ctx;
     struct backend *be;
@@ -195,7 +197,7 @@ static void test_fitting_finds_the_nearest_size(void **state)
             int64_t target = full * tenth / 10;
             int64_t size;
             int n = read_all(f, masks, before);
-            assert_ok(f->ctx, masks_fit(masks, &f->spec, target));
+            assert_ok(f->ctx, masks_fit(masks, &f->spec, target, NONE));
             assert_ok(f->ctx, masks_kept_params(masks, &f->spec, &size));
             if (llabs(size - target) != least_distance(f, before, n, target))
                 fail_msg("stream %u: wanted %lld, got %lld; %lld off is possible", stream,
@@ -220,7 +222,7 @@ static void test_a_larger_target_keeps_what_a_smaller_one_does(void **state)
         last[i] = -1.0f;
     for (int percent = 2; percent <= 100; percent += 7) {
         int64_t size;
-        assert_ok(f->ctx, masks_fit(masks, &f->spec, full * percent / 100));
+        assert_ok(f->ctx, masks_fit(masks, &f->spec, full * percent / 100, NONE));
         assert_ok(f->ctx, masks_kept_params(masks, &f->spec, &size));
         assert_true(size >= last_size);
         read_all(f, masks, e);
@@ -230,6 +232,67 @@ static void test_a_larger_target_keeps_what_a_smaller_one_does(void **state)
         last_size = size;
     }
     assert_true(last_size > full * 9 / 10);
+    param_set_free(masks);
+}
+
+static void test_an_even_cut_goes_by_the_square_of_widths(void **state)
+{
+    struct fixture *f = *state;
+    int64_t full = resnet_count_params(&f->spec);
+    int least[RESNET_MAX_MASKS];
+    masks_least(&f->spec, full / 4, 1.0, least);
+    for (int i = 0; i < resnet_mask_count(&f->spec); i++)
+        assert_in_range(least[i], (resnet_mask_channels(&f->spec, i) - 1) / 2,
+                        resnet_mask_channels(&f->spec, i) / 2);
+    masks_least(&f->spec, 4 * full, 0.5, least);
+    for (int i = 0; i < resnet_mask_count(&f->spec); i++)
+        assert_int_equal(least[i], resnet_mask_channels(&f->spec, i) / 2);
+    masks_least(&f->spec, 0, 1.0, least);
+    assert_memory_equal(least, NONE, (size_t)resnet_mask_count(&f->spec) * sizeof *least);
+    masks_least(&f->spec, full / 4, 0.0, least);
+    assert_memory_equal(least, NONE, (size_t)resnet_mask_count(&f->spec) * sizeof *least);
+}
+
+/* Streams with low e would go first and leave a bottleneck; the highest of them stay, and the size is that of before
+ * where it can be. */
+static void test_fitting_leaves_channels_to_every_mask(void **state)
+{
+    struct fixture *f = *state;
+    int64_t target = resnet_count_params(&f->spec) / 4;
+    struct param_set *masks = make(f, MASK_INIT_UNIFORM, 3);
+    int least[RESNET_MAX_MASKS];
+    float e[MOST_CHANNELS];
+    int64_t size;
+    struct kept kept;
+    for (int i = 0; i < f->spec.n_stages; i++) {
+        int n = resnet_mask_channels(&f->spec, i);
+        assert_ok(f->ctx, param_read(masks, i, e));
+        for (int c = 0; c < n; c++)
+            e[c] -= 3.0f;
+        assert_ok(f->ctx, param_write(masks, i, e));
+    }
+    read_all(f, masks, e);
+    masks_least(&f->spec, target, 0.75, least);
+    assert_ok(f->ctx, masks_fit(masks, &f->spec, target, least));
+    assert_ok(f->ctx, masks_kept_params(masks, &f->spec, &size));
+    assert_true(llabs(size - target) < target / 20);
+    assert_ok(f->ctx, masks_kept(masks, &f->spec, &kept));
+    const float *row = e;
+    for (int i = 0; i < kept.n_masks; i++) {
+        int n = resnet_mask_channels(&f->spec, i);
+        assert_true(least[i] > 0 && kept.count[i] >= least[i]);
+        /* None that went had a higher e than one that stayed. */
+        float lowest = INFINITY;
+        for (int k = 0; k < kept.count[i]; k++)
+            lowest = fminf(lowest, row[kept.channel[i][k]]);
+        for (int c = 0, k = 0; c < n; c++) {
+            bool stays = k < kept.count[i] && kept.channel[i][k] == c;
+            k += stays;
+            assert_true(stays || row[c] <= lowest);
+        }
+        row += n;
+    }
+    kept_fini(f->ctx, &kept);
     param_set_free(masks);
 }
 
@@ -243,6 +306,8 @@ int main(void)
         TEST(test_what_is_above_zero_stays_and_one_channel_at_least),
         TEST(test_fitting_finds_the_nearest_size),
         TEST(test_a_larger_target_keeps_what_a_smaller_one_does),
+        TEST(test_an_even_cut_goes_by_the_square_of_widths),
+        TEST(test_fitting_leaves_channels_to_every_mask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

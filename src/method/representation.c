@@ -113,7 +113,8 @@ static enum der_status harden(struct representation *r)
     struct param_set *masks = r->objective.masks;
     const struct config *config = &r->learner->options.config;
     if (wanted_params(r->learner) > 0)
-        TRY(masks_fit(masks, &r->learner->options.spec, wanted_params(r->learner)));
+        TRY(masks_fit(masks, &r->learner->options.spec, wanted_params(r->learner),
+                      r->objective.least));
     if (config->mask_choice == MASK_CHOICE_RANDOM)
         TRY(masks_shuffle(masks, config->seed, stream_of(r, STREAM_MASKS)));
     return cut(r);
@@ -260,6 +261,7 @@ static enum der_status new_masks(struct representation *r)
     struct learner *learner = r->learner;
     const struct config *config = &learner->options.config;
     const struct resnet_spec *spec = &learner->options.spec;
+    masks_least(spec, wanted_params(learner), config->mask_least, r->objective.least);
     TRY(masks_new(learner->be, spec, config->mask_init, config->seed, stream_of(r, STREAM_MASKS),
                   &r->objective.masks));
     if (!learner->last_masks || config->mask_inherit == 0.0)

@@ -133,7 +133,7 @@ static void add_losses(struct iteration *it, const struct der *der)
     struct sparsity_layer layers[MAX_LAYERS];
     int n_layers = resnet_sparsity_layers(&der->spec, layers, MAX_LAYERS);
     assert_ok(ctx, graph_mask_sparsity(it->g, it->sparsity_weight, m, n_masks, layers, n_layers,
-                                       &it->loss[2]));
+                                       NULL, &it->loss[2]));
 }
 
 static void add_updates(struct iteration *it, const struct der *der)

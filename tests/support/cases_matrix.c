@@ -248,20 +248,25 @@ static const struct sparsity_layer sparsity_layers[] = {
     {.in_mask = 0, .out_mask = 2, .kernel_area = 1},
 };
 
+/* Of what is drawn from U(0, 1): the first mask must not shrink, of the others about half may close. */
+static const int sparsity_least[N_MASKS] = {5, 0, 2};
+
 static void emit_sparsity(struct case_sink *sink)
 {
-    for (int asked = 0; asked < 3; asked++) { /* all d_m, one, none */
+    for (int asked = 0; asked < 4;
+         asked++) { /* all d_m, one, none; all but of those that are held */
         struct op_case c = {.op = OP_MASK_SPARSITY, .n_in = 1 + N_MASKS, .n_out = 1 + N_MASKS};
         c.attr.sparsity = (struct sparsity_attr){
             .layers = sparsity_layers,
             .n_layers = sizeof sparsity_layers / sizeof sparsity_layers[0],
             .total = 9.0 * (3 * 5 + 5 * 16 + 16 * 16 + 16 * 33) + 5 * 33,
+            .least = asked == 3 ? sparsity_least : NULL,
         };
         c.in[0] = operand_scalar(0.75);
         c.out[0] = operand_result(shape_1d(1));
         for (int i = 0; i < N_MASKS; i++) {
             c.in[1 + i] = operand_uniform(shape_1d(mask_sizes[i]), 0.0, 1.0);
-            c.out[1 + i] = operand_if(asked == 0 || (asked == 1 && i == 1),
+            c.out[1 + i] = operand_if(asked % 3 == 0 || (asked == 1 && i == 1),
                                       operand_result(shape_1d(mask_sizes[i])));
         }
         case_emit(sink, c);

@@ -65,7 +65,7 @@ static enum der_status add_masks(struct rig *rig, struct graph *g, struct ids *i
     TRY(params_attach(rig->masks, g, true, &ids->masks));
     TRY(graph_mask_gate(g, ids->scalar[SCALAR_S], ids->masks.value, n, MASK_GRADIENT_EXACT, 400.0f,
                         m));
-    return graph_mask_sparsity(g, ids->scalar[SCALAR_LAMBDA], m, n, layers, n_layers,
+    return graph_mask_sparsity(g, ids->scalar[SCALAR_LAMBDA], m, n, layers, n_layers, NULL,
                                &ids->loss[2]);
 }
 

@@ -134,7 +134,7 @@ static void add_masks(struct builder *b)
     int loss;
     assert_ok(g->ctx, graph_mask_gate(g, s, e, N_MASKS, MASK_GRADIENT_EXACT, 1.0F, b->masks));
     assert_ok(g->ctx, graph_mask_sparsity(g, weight, b->masks, N_MASKS, layers,
-                                          sizeof layers / sizeof layers[0], &loss));
+                                          sizeof layers / sizeof layers[0], NULL, &loss));
     remember_loss(b->net, loss, weight);
 }
 

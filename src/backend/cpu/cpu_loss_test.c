@@ -438,7 +438,7 @@ static void test_sparsity_counts_weights_in_use(void **state)
         m,
         d_m,
         &loss,
-        {layers, 3, total},
+        {layers, 3, total, NULL},
         take(f, 4 * (int64_t)N_MASKS, sizeof(float)),
     };
     cpu_mask_sparsity(&args);

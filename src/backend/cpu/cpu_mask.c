@@ -66,6 +66,15 @@ void cpu_mask_gate_grad(const struct cpu_mask_gate_grad *args)
     }
 }
 
+/* Whether a mask has more open channels than it must keep. */
+static bool may_shrink(const struct cpu_mask_sparsity *args, int i)
+{
+    int n_open = 0;
+    for (int64_t c = 0; args->attr.least && c < args->sizes[i]; c++)
+        n_open += args->m[i][c] > 0.5f;
+    return !args->attr.least || n_open > args->attr.least[i];
+}
+
 /* L_S = (1 / W) sum over l of K_l n_in n_out;  d L_S / d n_in = K_l n_out / W, and the other way
  * round; every channel of a mask has the same share in n. */
 void cpu_mask_sparsity(const struct cpu_mask_sparsity *args)
@@ -95,7 +104,8 @@ void cpu_mask_sparsity(const struct cpu_mask_sparsity *args)
 
     const double weight = (double)*args->weight;
     for (int i = 0; args->d_m && i < args->n; i++) {
+        const double pull = may_shrink(args, i) ? slope[i] : 0;
         for (int64_t c = 0; args->d_m[i] && c < args->sizes[i]; c++)
-            args->d_m[i][c] = (float)(weight * slope[i] / attr->total);
+            args->d_m[i][c] = (float)(weight * pull / attr->total);
     }
 }

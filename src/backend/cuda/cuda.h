@@ -338,10 +338,10 @@ int cuda_statistics_first(const struct cuda_program *p, int i);
 
 /* ---- cuda_chain.c: folded networks as one launch ----------------------------------------------------- */
 
-/* For a graph in our order: where everything lies in `shared` bytes that a block can have, but for addresses outside;
- * *is_possible: it is such a network, and fits. */
+/* For a graph in our order: where everything lies in the `shared` bytes that a block can have, but for addresses outside;
+ * *is_worth_it: it is such a network, and fits well. */
 NODISCARD enum der_status cuda_chain_make(const struct graph *g, size_t shared,
-                                          struct cuda_chain *chain, bool *is_possible);
+                                          struct cuda_chain *chain, bool *is_worth_it);
 /* Finds out whether the program is to be run so. Before values have layouts. */
 NODISCARD enum der_status cuda_chain_plan(struct cuda_program *p, const struct graph *g);
 /* Step i is done by the launch. */

@@ -243,18 +243,23 @@ static void write_places(const struct places *at, struct cuda_chain *chain)
     }
 }
 
-/* False: it does not fit into `most` bytes. */
+/* Into `most` bytes. A chain that has to wait for the weights of several layers is no faster than these one by one
+ * (docs/BENCHMARKS.md). */
 static enum der_status place_all(const struct graph *g, struct cuda_chain *chain, size_t most,
-                                 bool *is_possible)
+                                 bool *is_worth_it)
 {
+    enum { MOST_LATE = 1 };
     struct places at = {.g = g};
+    int n_late = 0;
     for (int i = 1; i < chain->n; i++)
         chain->layers[i].is_early = true;
-    do {
+    TRY(place(&at, chain, &chain->shared));
+    while (chain->shared > most && n_late < MOST_LATE && delay(&at, chain)) {
+        n_late++;
         TRY(place(&at, chain, &chain->shared));
-    } while (chain->shared > most && delay(&at, chain));
-    *is_possible = chain->shared <= most;
-    if (*is_possible)
+    }
+    *is_worth_it = chain->shared <= most;
+    if (*is_worth_it)
         write_places(&at, chain);
     return DER_OK;
 }
@@ -262,27 +267,27 @@ static enum der_status place_all(const struct graph *g, struct cuda_chain *chain
 /* ---- programs ------------------------------------------------------------------------------------------------ */
 
 enum der_status cuda_chain_make(const struct graph *g, size_t shared, struct cuda_chain *chain,
-                                bool *is_possible)
+                                bool *is_worth_it)
 {
     *chain = (struct cuda_chain){0};
-    *is_possible = false;
+    *is_worth_it = false;
     if (!is_chain(g))
         return DER_OK;
     chain->n = g->n_nodes - 1 - FIRST;
     chain->pixels = (int)shape_spatial(g->values[g->nodes[0].out[0]].shape);
     for (int i = 0; i < chain->n; i++)
         chain->layers[i] = layer_of(g, &g->nodes[FIRST + i]);
-    return place_all(g, chain, shared / 2, is_possible); /* two blocks to a multiprocessor */
+    return place_all(g, chain, shared / 2, is_worth_it); /* two blocks to a multiprocessor */
 }
 
 enum der_status cuda_chain_plan(struct cuda_program *p, const struct graph *g)
 {
     struct cuda_chain chain;
-    bool is_possible = false;
+    bool is_worth_it = false;
     if (!p->folded || p->type != CUDA_BF16 || !cuda_of(p)->chains)
         return DER_OK;
-    TRY(cuda_chain_make(g, cuda_of(p)->shared, &chain, &is_possible));
-    if (!is_possible)
+    TRY(cuda_chain_make(g, cuda_of(p)->shared, &chain, &is_worth_it));
+    if (!is_worth_it)
         return DER_OK;
     p->chain = arena_zalloc(&p->arena, 1, sizeof *p->chain);
     if (!p->chain)

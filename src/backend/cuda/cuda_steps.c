@@ -412,18 +412,19 @@ static void fill_masks(struct cuda_program *p, const struct cuda_step *step, cha
 {
     const int n = n_masks(&step->node);
     const bool is_sparsity = step->node.op == OP_MASK_SPARSITY;
+    const struct sparsity_attr *attr = is_sparsity ? &step->node.attr.sparsity : NULL;
     for (int i = 0; i < n; i++) {
         const struct cuda_mask mask = {
             .e = in_data(p, step, 1 + i),
             .d_m = step->node.op == OP_MASK_GATE_GRAD ? in_data(p, step, 1 + n + i) : NULL,
             .out = out_data(p, step, is_sparsity ? 1 + i : i),
             .n = shape_count(step_in(p, step, 1 + i)->slot.shape),
+            .least = is_sparsity && attr->least ? attr->least[i] : -1,
         };
         memcpy(table + (size_t)i * sizeof mask, &mask, sizeof mask);
     }
     if (!is_sparsity)
         return;
-    const struct sparsity_attr *attr = &step->node.attr.sparsity;
     table += (size_t)n * sizeof(struct cuda_mask);
     for (int i = 0; i < attr->n_layers; i++) {
         const struct cuda_sparsity_layer layer = {

@@ -166,6 +166,7 @@ struct cuda_mask {
     const float *d_m; /* gate gradient: input */
     float *out;       /* m, d_e or d_m; may be NULL */
     int64_t n;
+    int least; /* sparsity: with no more open channels there is no gradient; -1: there always is */
 };
 
 struct cuda_sparsity_layer {

@@ -383,13 +383,36 @@ static void test_sparsity_counts_weights_in_use(void **state)
     expect_outputs(
         &(struct op_case){
             .op = OP_MASK_SPARSITY,
-            .attr.sparsity = {layers, 2, 56.0},
+            .attr.sparsity = {layers, 2, 56.0, NULL},
             .in = {operand_scalar(2.0), given(shape_1d(2), m0), given(shape_1d(1), m1)},
             .n_in = 3,
             .out = {operand_result(shape_1d(1)), operand_result(shape_1d(2)),
                     operand_result(shape_1d(1))},
             .n_out = 3},
         (const float *[]){value, d_m0, d_m1});
+}
+
+/* Open are channels above 1/2, whatever their sum. */
+static void test_sparsity_leaves_masks_alone_that_must_not_shrink(void **state)
+{
+    (void)state;
+    static const struct sparsity_layer layers[] = {{.in_mask = 0, .out_mask = 1, .kernel_area = 9}};
+    static const float m0[4] = {0.75F, 0.5F, 0.5F, 0.625F};
+    static const float m1[2] = {1, 0.75F};
+    static const float held[4] = {0};
+    static const float d_m1[2] = {9 * 2.375F / 72.0F, 9 * 2.375F / 72.0F};
+    static const float value[1] = {9 * 2.375F * 1.75F / 72.0F};
+    static const int least[2] = {2, 1};
+    expect_outputs(
+        &(struct op_case){
+            .op = OP_MASK_SPARSITY,
+            .attr.sparsity = {layers, 1, 72.0, least},
+            .in = {operand_scalar(1.0), given(shape_1d(4), m0), given(shape_1d(2), m1)},
+            .n_in = 3,
+            .out = {operand_result(shape_1d(1)), operand_result(shape_1d(4)),
+                    operand_result(shape_1d(2))},
+            .n_out = 3},
+        (const float *[]){value, held, d_m1});
 }
 
 static void test_sgd_decays_gathers_and_clamps(void **state)
@@ -618,6 +641,7 @@ int main(void)
         cmocka_unit_test(test_rank_counts_ties_from_the_left_and_nan_as_last),
         cmocka_unit_test(test_hard_masks_keep_the_first_largest),
         cmocka_unit_test(test_sparsity_counts_weights_in_use),
+        cmocka_unit_test(test_sparsity_leaves_masks_alone_that_must_not_shrink),
         cmocka_unit_test(test_sgd_decays_gathers_and_clamps),
         cmocka_unit_test(test_channels_of_zeros_change_no_bit),
         cmocka_unit_test(test_unbound_value_is_named),

@@ -78,6 +78,14 @@ static double mask_sum(const struct ref_tensor *mask)
     return sum;
 }
 
+static bool may_shrink(const struct ref_tensor *mask, int least)
+{
+    int n_open = 0;
+    for (int64_t c = 0; c < shape_count(mask->shape); c++)
+        n_open += mask->data[c] > 0.5f;
+    return n_open > least;
+}
+
 /* L_S = (1 / W) sum over l of K n_in n_out;  d L_S / d n_in = K n_out / W and the other way round */
 void ref_mask_sparsity(const struct ref_call *call)
 {
@@ -99,8 +107,9 @@ void ref_mask_sparsity(const struct ref_call *call)
         float *d_m = call->out[1 + i].data;
         if (!d_m)
             continue;
+        const bool shrinks = !attr->least || may_shrink(&masks[i], attr->least[i]);
         double slope = 0.0;
-        for (int l = 0; l < attr->n_layers; l++) {
+        for (int l = 0; shrinks && l < attr->n_layers; l++) {
             const struct sparsity_layer *layer = &attr->layers[l];
             const double n_in =
                 layer->in_mask < 0 ? layer->in_channels : mask_sum(&masks[layer->in_mask]);

@@ -71,27 +71,34 @@ __global__ void gate_grad_kernel(const struct cuda_mask *masks, const float *s, 
 }
 
 /* One block: sums of the masks (a warp each), the loss, then the slope of every mask. What the one thread in the middle
- * goes through lies in shared memory: sums, slopes, layers. */
+ * goes through lies in shared memory: sums, slopes, layers. Masks that must not shrink have no slope. */
 __global__ void sparsity_kernel(const struct cuda_mask *masks, int n,
                                 const struct cuda_sparsity_layer *layers, int n_layers,
                                 double total, const float *weight, float *loss)
 {
     extern __shared__ double sums[];
     double *slopes = sums + n;
-    struct cuda_sparsity_layer *near = (struct cuda_sparsity_layer *)(slopes + n);
+    double *shrinks = slopes + n;
+    struct cuda_sparsity_layer *near = (struct cuda_sparsity_layer *)(shrinks + n);
     for (int l = threadIdx.x; l < n_layers; l += blockDim.x)
         near[l] = layers[l];
     const int warp = threadIdx.x / 32;
     const int n_warps = blockDim.x / 32;
     for (int i = warp; i < n; i += n_warps) {
         double sum = 0.0;
-        for (int64_t c = threadIdx.x % 32; c < masks[i].n; c += 32)
+        int n_open = 0;
+        for (int64_t c = threadIdx.x % 32; c < masks[i].n; c += 32) {
             sum += (double)masks[i].e[c];
-        for (int step = 16; step > 0; step /= 2)
+            n_open += masks[i].e[c] > 0.5f;
+        }
+        for (int step = 16; step > 0; step /= 2) {
             sum += __shfl_xor_sync(0xffffffffu, sum, step);
+            n_open += __shfl_xor_sync(0xffffffffu, n_open, step);
+        }
         if (threadIdx.x % 32 == 0) {
             sums[i] = sum;
             slopes[i] = 0.0;
+            shrinks[i] = n_open > masks[i].least ? 1.0 : 0.0;
         }
     }
     __syncthreads();
@@ -112,7 +119,7 @@ __global__ void sparsity_kernel(const struct cuda_mask *masks, int n,
     __syncthreads();
     for (int i = warp; i < n; i += n_warps)
         for (int64_t c = threadIdx.x % 32; masks[i].out && c < masks[i].n; c += 32)
-            masks[i].out[c] = (float)((double)*weight * slopes[i] / total);
+            masks[i].out[c] = (float)((double)*weight * (shrinks[i] * slopes[i]) / total);
 }
 
 cudaError_t cuda_mask_gate(const struct cuda_mask *masks, int n, const float *s, double floor,
@@ -133,7 +140,7 @@ cudaError_t cuda_mask_sparsity(const struct cuda_mask *masks, int n,
                                const struct cuda_sparsity_layer *layers, int n_layers, double total,
                                const float *weight, float *loss, cudaStream_t stream)
 {
-    const size_t shared = 2 * (size_t)n * sizeof(double) + (size_t)n_layers * sizeof *layers;
+    const size_t shared = 3 * (size_t)n * sizeof(double) + (size_t)n_layers * sizeof *layers;
     sparsity_kernel<<<1, 1024, shared, stream>>>(masks, n, layers, n_layers, total, weight, loss);
     return cudaGetLastError();
 }
