@@ -131,13 +131,14 @@ enum der_status masks_kept_params(const struct param_set *masks, const struct re
 /* ---- fitting ----------------------------------------------------------------------------------- */
 
 /* Parameters go with the square of the width: c sqrt(target / full) channels. */
-void masks_least(const struct resnet_spec *spec, int64_t target, double share,
+bool masks_least(const struct resnet_spec *spec, int64_t target, double share,
                  int least[RESNET_MAX_MASKS])
 {
     const double full = (double)resnet_count_params(spec);
     const double even = target > 0 ? fmin(1.0, sqrt((double)target / full)) : 0.0;
     for (int i = 0; i < resnet_mask_count(spec); i++)
         least[i] = (int)(share * even * resnet_mask_channels(spec, i));
+    return share * even > 0.0;
 }
 
 static int compare_floats(const void *a, const void *b)
@@ -206,7 +207,21 @@ static enum der_status find_threshold(struct der_ctx *ctx, const struct resnet_s
     return DER_OK;
 }
 
-/* Puts the first `least` channels of every mask above all others; returns how many others there are. sorted: [n] */
+/* Puts the highest `least` of n channels where `above` is; of equals the first. sorted: [n] */
+static void lift_mask(float *e, int n, int least, float above, float *sorted)
+{
+    memcpy(sorted, e, (size_t)n * sizeof *e);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare_floats);
+    const float lowest = least > 0 ? sorted[n - least] : above;
+    int n_equal = least; /* places for those that have just as much */
+    for (int c = 0; c < n; c++)
+        n_equal -= e[c] > lowest;
+    for (int c = 0; c < n; c++)
+        if (e[c] > lowest || (e[c] == lowest && n_equal-- > 0))
+            e[c] = above;
+}
+
+/* Puts the highest `least` channels of every mask above all others; returns how many others there are. sorted: [n] */
 static size_t lift(const struct param_set *masks, const struct mask_values *values,
                    const int *least, float *sorted)
 {
@@ -218,15 +233,8 @@ static size_t lift(const struct param_set *masks, const struct mask_values *valu
     float *e = values->e;
     for (int i = 0; i < masks->n; i++) {
         const int n = (int)shape_count(masks->items[i].shape);
-        int n_lifted = 0;
-        memcpy(sorted, e, (size_t)n * sizeof *e);
-        qsort(sorted, (size_t)n, sizeof *sorted, compare_floats);
-        for (int c = 0; c < n && n_lifted < least[i]; c++)
-            if (e[c] >= sorted[n - least[i]]) {
-                e[c] = above;
-                n_lifted++;
-            }
-        n_others -= (size_t)n_lifted;
+        lift_mask(e, n, least[i], above, sorted);
+        n_others -= (size_t)least[i];
         e += n;
     }
     return n_others;

@@ -28,12 +28,13 @@ NODISCARD enum der_status masks_kept_params(const struct param_set *masks,
                                             const struct resnet_spec *spec, int64_t *out);
 
 /* Channels that every mask keeps: `share` of what would be left of it if all were cut alike, down to a network of
- * `target` parameters. Zeros for a share of 0, or any size. */
-void masks_least(const struct resnet_spec *spec, int64_t target, double share,
+ * `target` parameters. Zeros for a share of 0 and where any size will do (target 0); false then. */
+bool masks_least(const struct resnet_spec *spec, int64_t target, double share,
                  int least[RESNET_MAX_MASKS]);
 
 /* Adds one constant to all e, so that what stays has as nearly as possible `target` parameters: the
- * order of the channels, which training found, decides; but the first `least` of every mask stay. */
+ * order of the channels, which training found, decides. The highest `least` of every mask, at most all, stay: these
+ * are put above all others before. */
 NODISCARD enum der_status masks_fit(struct param_set *masks, const struct resnet_spec *spec,
                                     int64_t target, const int least[RESNET_MAX_MASKS]);
 

@@ -240,16 +240,16 @@ static void test_an_even_cut_goes_by_the_square_of_widths(void **state)
     struct fixture *f = *state;
     int64_t full = resnet_count_params(&f->spec);
     int least[RESNET_MAX_MASKS];
-    masks_least(&f->spec, full / 4, 1.0, least);
+    assert_true(masks_least(&f->spec, full / 4, 1.0, least));
     for (int i = 0; i < resnet_mask_count(&f->spec); i++)
         assert_in_range(least[i], (resnet_mask_channels(&f->spec, i) - 1) / 2,
                         resnet_mask_channels(&f->spec, i) / 2);
-    masks_least(&f->spec, 4 * full, 0.5, least);
+    assert_true(masks_least(&f->spec, 4 * full, 0.5, least));
     for (int i = 0; i < resnet_mask_count(&f->spec); i++)
         assert_int_equal(least[i], resnet_mask_channels(&f->spec, i) / 2);
-    masks_least(&f->spec, 0, 1.0, least);
+    assert_false(masks_least(&f->spec, 0, 1.0, least));
     assert_memory_equal(least, NONE, (size_t)resnet_mask_count(&f->spec) * sizeof *least);
-    masks_least(&f->spec, full / 4, 0.0, least);
+    assert_false(masks_least(&f->spec, full / 4, 0.0, least));
     assert_memory_equal(least, NONE, (size_t)resnet_mask_count(&f->spec) * sizeof *least);
 }
 
@@ -272,7 +272,7 @@ static void test_fitting_leaves_channels_to_every_mask(void **state)
         assert_ok(f->ctx, param_write(masks, i, e));
     }
     read_all(f, masks, e);
-    masks_least(&f->spec, target, 0.75, least);
+    assert_true(masks_least(&f->spec, target, 0.75, least));
     assert_ok(f->ctx, masks_fit(masks, &f->spec, target, least));
     assert_ok(f->ctx, masks_kept_params(masks, &f->spec, &size));
     assert_true(llabs(size - target) < target / 20);
@@ -296,6 +296,32 @@ static void test_fitting_leaves_channels_to_every_mask(void **state)
     param_set_free(masks);
 }
 
+/* Clamped e are often equal: those above them stay first, then so many of the equals. */
+static void test_equal_channels_stay_in_their_order(void **state)
+{
+    struct fixture *f = *state;
+    struct param_set *masks = make(f, MASK_INIT_CONSTANT, 0);
+    int least[RESNET_MAX_MASKS] = {0};
+    float e[MOST_CHANNELS];
+    int last = resnet_mask_count(&f->spec) - 1;
+    int n = resnet_mask_channels(&f->spec, last);
+    for (int c = 0; c < n; c++)
+        e[c] = c == n - 1 ? 2.0f : c == n - 2 ? 3.0f : -6.0f;
+    assert_ok(f->ctx, param_write(masks, last, e));
+    least[last] = 3;
+    assert_ok(f->ctx, masks_fit(masks, &f->spec, 0, least));
+    assert_ok(f->ctx, param_read(masks, last, e));
+    for (int c = 0; c < n; c++)
+        assert_int_equal(e[c] > 0.0f, c == 0 || c >= n - 2);
+    for (int i = 0; i < masks->n; i++)
+        least[i] = resnet_mask_channels(&f->spec, i);
+    int64_t size;
+    assert_ok(f->ctx, masks_fit(masks, &f->spec, 0, least));
+    assert_ok(f->ctx, masks_kept_params(masks, &f->spec, &size));
+    assert_int_equal(size, resnet_count_params(&f->spec));
+    param_set_free(masks);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -308,6 +334,7 @@ int main(void)
         TEST(test_a_larger_target_keeps_what_a_smaller_one_does),
         TEST(test_an_even_cut_goes_by_the_square_of_widths),
         TEST(test_fitting_leaves_channels_to_every_mask),
+        TEST(test_equal_channels_stay_in_their_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

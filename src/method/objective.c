@@ -29,8 +29,7 @@ static enum der_status add_masks(const struct objective *o, struct graph *g, str
     TRY(graph_mask_gate(g, s, (*use)->value, o->masks->n, o->config->mask_gradient,
                         (float)o->config->s_max, m));
     return graph_mask_sparsity(g, lambda_s, m, o->masks->n, layers, n_layers,
-                               o->config->mask_least > 0.0 ? o->least : NULL,
-                               &io->loss[io->n_losses - 1]);
+                               o->has_least ? o->least : NULL, &io->loss[io->n_losses - 1]);
 }
 
 /* Masks that were cut out weigh what they weigh. */

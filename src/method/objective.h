@@ -30,7 +30,8 @@ struct objective {
     struct param_set *head;      /* H_t [classes, columns of u] */
     struct param_set *auxiliary; /* H_a [new classes + 1, columns of F_t], or NULL */
     struct param_set *masks;     /* e, or NULL */
-    int least[RESNET_MAX_MASKS]; /* channels of every mask that L_S leaves open */
+    bool has_least;
+    int least[RESNET_MAX_MASKS]; /* channels of every mask that L_S leaves open, if it does */
     int n_old;                   /* classes of earlier steps: label 0 of H_a */
 };
 

@@ -261,7 +261,8 @@ static enum der_status new_masks(struct representation *r)
     struct learner *learner = r->learner;
     const struct config *config = &learner->options.config;
     const struct resnet_spec *spec = &learner->options.spec;
-    masks_least(spec, wanted_params(learner), config->mask_least, r->objective.least);
+    r->objective.has_least =
+        masks_least(spec, wanted_params(learner), config->mask_least, r->objective.least);
     TRY(masks_new(learner->be, spec, config->mask_init, config->seed, stream_of(r, STREAM_MASKS),
                   &r->objective.masks));
     if (!learner->last_masks || config->mask_inherit == 0.0)

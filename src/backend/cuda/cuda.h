@@ -95,7 +95,7 @@ enum cuda_conv_way {
     CONV_BY_STEM,  /* stem.cu: from the caller's picture */
     CONV_BY_STRIP, /* strip.cu and strip_weights.cu */
     CONV_BY_SHEET, /* sheet.cu */
-    CONV_BY_CHAIN, /* chain.cu, with all others of the program */
+    CONV_BY_CHAIN, /* chain.cu, with all others of the program but the first */
     CONV_BY_THIN   /* thin.cu and thin_weights.cu */
 };
 
@@ -160,8 +160,8 @@ struct cuda_program {
     size_t derived_offset, tables_offset, counters_offset;
     size_t derived_bytes, tables_bytes, n_counters;
     char *tables; /* host side of the tables; in the arena */
-    struct cuda_chain
-        *chain; /* one launch for the whole network, without addresses; or NULL; in the arena */
+    struct cuda_chain *
+        chain; /* one launch for all layers but the first, without addresses; or NULL; in the arena */
     enum precision precision;
     enum cuda_type type;  /* of images inside */
     bool folded;          /* all its convolutions are CONV2D_AFFINE */

@@ -13,7 +13,8 @@
 enum {
     UNIT = 16, /* channels, and pixels */
     WARPS = 8,
-    FIRST = 1 /* node of the first layer of a chain */
+    RESERVED = 1 << 10, /* bytes that every block takes besides */
+    FIRST = 1           /* node of the first layer of a chain */
 };
 
 /* ---- which ---------------------------------------------------------------------------------------------- */
@@ -77,8 +78,8 @@ static bool is_chain(const struct graph *g)
         return false;
     const struct node *pool = &g->nodes[last];
     if (g->nodes[0].op != OP_CONV2D_AFFINE || is_inside(g, g->nodes[0].in[AFFINE_SRC]) ||
-        !is_inside(g, g->nodes[0].out[0]) || pool->op != OP_AVGPOOL ||
-        pool->in[0] != g->nodes[last - 1].out[0])
+        node_in(&g->nodes[0], AFFINE_RESIDUAL) != NO_VALUE || !is_inside(g, g->nodes[0].out[0]) ||
+        pool->op != OP_AVGPOOL || pool->in[0] != g->nodes[last - 1].out[0])
         return false;
     for (int i = FIRST; i < last; i++)
         if (!is_link(g, &g->nodes[i]) || !fits(g, &g->nodes[i]))
@@ -146,22 +147,23 @@ struct places {
     int image[CUDA_CHAIN_MOST + 1];                     /* [node] the item of its result */
 };
 
-static int last_reader(const struct graph *g, int value)
-{
-    int last = 0;
-    for (int i = FIRST; i < g->n_nodes; i++)
-        for (int k = 0; k < g->nodes[i].n_in; k++)
-            if (g->nodes[i].in[k] == value)
-                last = i;
-    return last;
-}
-
 static int producer(const struct graph *g, int value)
 {
     int i = 0;
     while (g->nodes[i].out[0] != value)
         i++;
     return i;
+}
+
+/* Or the node itself, if nothing reads what it makes. */
+static int last_reader(const struct graph *g, int value)
+{
+    int last = producer(g, value);
+    for (int i = last + 1; i < g->n_nodes; i++)
+        for (int k = 0; k < g->nodes[i].n_in; k++)
+            if (g->nodes[i].in[k] == value)
+                last = i;
+    return last;
 }
 
 /* A result may lie where its residual was, if that is needed no longer: the thread that reads a number writes it. */
@@ -277,7 +279,8 @@ enum der_status cuda_chain_make(const struct graph *g, size_t shared, struct cud
     chain->pixels = (int)shape_spatial(g->values[g->nodes[0].out[0]].shape);
     for (int i = 0; i < chain->n; i++)
         chain->layers[i] = layer_of(g, &g->nodes[FIRST + i]);
-    return place_all(g, chain, shared / 2, is_worth_it); /* two blocks to a multiprocessor */
+    return place_all(g, chain, (shared - RESERVED) / 2,
+                     is_worth_it); /* two blocks to a multiprocessor */
 }
 
 enum der_status cuda_chain_plan(struct cuda_program *p, const struct graph *g)

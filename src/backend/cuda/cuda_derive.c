@@ -39,7 +39,9 @@ enum der_status cuda_derived_find(struct cuda_program *p, const struct cuda_step
     for (int i = 0; i < p->n_derived; i++) {
         const struct cuda_derived *other = &p->derived[i];
         if (memcmp(other->source, derived.source, sizeof derived.source) == 0 &&
-            other->shape.eps == derived.shape.eps) {
+            other->shape.eps == derived.shape.eps &&
+            other->shape.k_stored == derived.shape.k_stored &&
+            other->shape.c_stored == derived.shape.c_stored) {
             *out = i;
             return DER_OK;
         }

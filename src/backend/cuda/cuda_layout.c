@@ -140,15 +140,22 @@ bool cuda_is_sparse(const struct graph *g, int value)
 
 /* ---- channels ------------------------------------------------------------------------------------ */
 
+static bool is_picture(const struct graph *g, const bool *image, int value)
+{
+    return value != NO_VALUE && image[value] && g->values[value].kind == VALUE_EXTERNAL;
+}
+
 bool cuda_pads_few(const struct graph *g, const bool *image)
 {
     for (int i = 0; i < g->n_nodes; i++) {
         const struct node *node = &g->nodes[i];
-        for (int k = 0; k < node->n_in + node->n_out && !cuda_is_conv(node->op); k++) {
-            int value = k < node->n_in ? node->in[k] : node->out[k - node->n_in];
-            if (value != NO_VALUE && image[value] && g->values[value].kind == VALUE_EXTERNAL)
+        if (node->op == OP_CONV2D_AFFINE && is_picture(g, image, node_in(node, AFFINE_RESIDUAL)))
+            return false;
+        if (cuda_is_conv(node->op))
+            continue;
+        for (int k = 0; k < node->n_in + node->n_out; k++)
+            if (is_picture(g, image, k < node->n_in ? node->in[k] : node->out[k - node->n_in]))
                 return false;
-        }
     }
     return true;
 }
@@ -170,6 +177,13 @@ static bool is_worth_it(int64_t from, int64_t to)
     return OURS * ours <= THEIRS * theirs;
 }
 
+/* What reads the caller's picture has a kernel of its own. */
+static bool is_stem(const struct graph *g, const struct node *node)
+{
+    const struct value *src = &g->values[node->in[AFFINE_SRC]];
+    return src->kind == VALUE_EXTERNAL && src->shape.dim[1] <= CUDA_CHANNELS;
+}
+
 bool cuda_is_thin(const struct graph *g, int value, int64_t most)
 {
     const int64_t *size = g->values[value].shape.dim;
@@ -179,7 +193,7 @@ bool cuda_is_thin(const struct graph *g, int value, int64_t most)
             continue;
         const int64_t *from = g->values[node->in[AFFINE_SRC]].shape.dim;
         const int64_t *to = g->values[node->out[0]].shape.dim;
-        const bool is_here = to[2] == size[2] && to[3] == size[3] && from[1] > CUDA_CHANNELS;
+        const bool is_here = to[2] == size[2] && to[3] == size[3] && !is_stem(g, node);
         if (is_here && (from[1] > most || to[1] > most || !is_worth_it(from[1], to[1])))
             return false;
     }
@@ -253,8 +267,7 @@ bool cuda_is_narrow(const struct graph *g, int value)
         if (node->op != OP_CONV2D_AFFINE)
             continue;
         const int64_t *to = g->values[node->out[0]].shape.dim;
-        const bool is_stem = g->values[node->in[AFFINE_SRC]].shape.dim[1] <= CUDA_CHANNELS;
-        if (to[2] != size[2] || to[3] != size[3] || is_stem)
+        if (to[2] != size[2] || to[3] != size[3] || is_stem(g, node))
             continue;
         const struct cuda_conv_shape shape = narrow_shape(g, node);
         if (!is_served(&shape) && !is_indifferent(&shape))

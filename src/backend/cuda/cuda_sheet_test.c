@@ -127,6 +127,7 @@ static void check_chain(const struct chain *c, int64_t n)
         .values = values, .n_values = 2 * N_VALUES - 1, .nodes = nodes, .n_nodes = N_VALUES - 1};
     for (int v = 0; v < N_VALUES; v++)
         values[v].shape = shape_4d(n, c->channels[v], c->sizes[v], c->sizes[v]);
+    values[0].kind = VALUE_EXTERNAL;
     for (int k = 0; k < N_VALUES - 1; k++) {
         values[N_VALUES + k].shape = shape_4d(c->channels[k + 1], c->channels[k], 3, 3);
         for (int j = 0; j < AFFINE_N_IN; j++)

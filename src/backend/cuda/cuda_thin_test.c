@@ -327,6 +327,7 @@ static void test_own_kernels_have_all_of_a_size_or_nothing(void **state)
                  {{3, 36, 72, 128}, {false, false, false, false}, 1}, /* too wide */
                  {{3, 36, 60, 36}, {false, false, false, false}, 1},  /* 48 x 64 is no gain */
                  {{3, 18, 20, 18}, {false, false, false, false}, 1},  /* 32 x 32 for both */
+                 {{3, 36, 7, 72}, {false, false, false, false}, 1},   /* few channels count, too */
                  {{3, 36, 40, 128}, {true, true, true, false}, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct value values[4] = {0};
@@ -336,6 +337,7 @@ static void test_own_kernels_have_all_of_a_size_or_nothing(void **state)
         int out[3];
         for (int v = 0; v < 4; v++)
             values[v].shape = shape_4d(2, cases[i].channels[v], 8, 8);
+        values[0].kind = VALUE_EXTERNAL;
         for (int k = 0; k < 3; k++) {
             for (int j = 0; j < AFFINE_N_IN; j++)
                 in[k][j] = NO_VALUE;

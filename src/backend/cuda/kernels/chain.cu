@@ -4,8 +4,9 @@
  * A block has a picture to itself. All images that the network makes of it lie in shared memory, one on top of the other
  * where they are not needed at the same time (cuda_chain.c says where), so that nothing is written but the features;
  * the weights of a layer come while the one before it is computed. A pixel's channels lie together, pixels an odd
- * number of 16-byte words apart, so that eight of them meet all banks. The rows of a product are 16 pixels in a row, a
- * tap is another distance to where they are read; pixels beyond the border are read from a few zeros.
+ * number of 16-byte words apart, so that eight neighbours meet all banks (with a stride half of them do). The rows of a
+ * product are 16 pixels one after the other, a tap is another distance to where they are read; pixels beyond the border
+ * are read from a few zeros.
  */
 #include "backend/cuda/kernels/mma.cuh"
 #include "backend/cuda/kernels/pairs.cuh"

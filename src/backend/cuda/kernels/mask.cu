@@ -78,7 +78,7 @@ __global__ void sparsity_kernel(const struct cuda_mask *masks, int n,
 {
     extern __shared__ double sums[];
     double *slopes = sums + n;
-    double *shrinks = slopes + n;
+    double *shrinks = slopes + n; /* 1 or 0 */
     struct cuda_sparsity_layer *near = (struct cuda_sparsity_layer *)(shrinks + n);
     for (int l = threadIdx.x; l < n_layers; l += blockDim.x)
         near[l] = layers[l];
