@@ -172,12 +172,12 @@ enum der_status graph_mask_sparsity(struct graph *g, int weight, const int *m, i
     struct sparsity_layer *copy = arena_zalloc(&g->arena, (size_t)n_layers, sizeof *copy);
     int *in = arena_zalloc(&g->arena, (size_t)n + 1, sizeof *in);
     int *out = arena_zalloc(&g->arena, (size_t)n + 1, sizeof *out);
-    int *kept = arena_zalloc(&g->arena, (size_t)n, sizeof *kept);
-    if (!copy || !in || !out || !kept)
+    int *limits = arena_zalloc(&g->arena, (size_t)n, sizeof *limits);
+    if (!copy || !in || !out || !limits)
         return ctx_nomem(g->ctx);
     memcpy(copy, layers, (size_t)n_layers * sizeof *copy);
     if (least)
-        memcpy(kept, least, (size_t)n * sizeof *kept);
+        memcpy(limits, least, (size_t)n * sizeof *limits);
 
     double total = 0.0;
     for (int i = 0; i < n; i++)
@@ -200,7 +200,7 @@ enum der_status graph_mask_sparsity(struct graph *g, int weight, const int *m, i
         out[1 + i] = NO_VALUE; /* graph_backward adds the gradients */
     union op_attr attr = {
         .sparsity = {
-            .layers = copy, .n_layers = n_layers, .total = total, .least = least ? kept : NULL}};
+            .layers = copy, .n_layers = n_layers, .total = total, .least = least ? limits : NULL}};
     TRY(graph_add_node(g, OP_MASK_SPARSITY, in, n + 1, out, n + 1, &attr));
     *loss = out[0];
     return DER_OK;

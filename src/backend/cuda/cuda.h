@@ -159,9 +159,8 @@ struct cuda_program {
     char *block;           /* device memory: temporaries and scratch, derived weights, tables */
     size_t derived_offset, tables_offset, counters_offset;
     size_t derived_bytes, tables_bytes, n_counters;
-    char *tables; /* host side of the tables; in the arena */
-    struct cuda_chain *
-        chain; /* one launch for all layers but the first, without addresses; or NULL; in the arena */
+    char *tables;             /* host side of the tables; in the arena */
+    struct cuda_chain *chain; /* or NULL; without addresses, in the arena; see cuda_chain.c */
     enum precision precision;
     enum cuda_type type;  /* of images inside */
     bool folded;          /* all its convolutions are CONV2D_AFFINE */
@@ -216,7 +215,8 @@ bool cuda_is_conv(enum op op);
  * reads it is a gradient of batch norm that adds it to another one. */
 bool cuda_is_sparse(const struct graph *g, int value);
 /* Whether images inside the program have no fewer channels than own kernels want. The caller's picture has few and keeps
- * them, so that nothing may meet it element by element: true where convolutions alone read images of the caller. */
+ * them, so that nothing may meet it element by element: true where all that is done with images of the caller is to
+ * convolve them. */
 bool cuda_pads_few(const struct graph *g, const bool *image);
 /* Channels with padding; is_thin: for own kernels. In bf16 cuDNN computes whole tiles of 16, 32 or a multiple of 64
  * channels so much faster that the zeros cost nothing; our own kernels want sixteens (docs/BENCHMARKS.md). */
@@ -395,6 +395,20 @@ static inline char *step_scratch(const struct cuda_program *p, const struct cuda
 static inline unsigned *step_counters(const struct cuda_program *p, const struct cuda_step *step)
 {
     return (unsigned *)(void *)(p->block + p->counters_offset) + step->counters;
+}
+
+static inline bool cuda_is_power_of_two(int64_t n)
+{
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+/* Of a power of two. */
+static inline int cuda_log2(int64_t power)
+{
+    int log = 0;
+    for (; power > 1; power /= 2)
+        log++;
+    return log;
 }
 
 static inline size_t cuda_aligned(size_t bytes)

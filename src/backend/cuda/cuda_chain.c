@@ -19,22 +19,9 @@ enum {
 
 /* ---- which ---------------------------------------------------------------------------------------------- */
 
-static int log_of(int64_t power)
-{
-    int log = 0;
-    while (log < 16 && (int64_t)1 << log < power)
-        log++;
-    return log;
-}
-
-static bool is_power(int64_t n)
-{
-    return (int64_t)1 << log_of(n) == n;
-}
-
 static int whole(int64_t channels)
 {
-    return (int)((channels + UNIT - 1) / UNIT * UNIT);
+    return (int)cuda_padded(CUDA_BF16, true, channels);
 }
 
 static bool is_inside(const struct graph *g, int value)
@@ -66,9 +53,9 @@ static bool fits(const struct graph *g, const struct node *node)
     const bool is_kernel = weights[2] == weights[3] && (weights[2] == 1 || weights[2] == 3) &&
                            attr->pad == weights[2] / 2;
     return is_kernel && (attr->stride == 1 || attr->stride == 2) &&
-           from[2] == to[2] * attr->stride && from[3] == to[3] * attr->stride && is_power(to[2]) &&
-           is_power(to[3]) && to[2] * to[3] % UNIT == 0 && from[1] <= MOST_CHANNELS &&
-           to[1] <= MOST_CHANNELS;
+           from[2] == to[2] * attr->stride && from[3] == to[3] * attr->stride &&
+           cuda_is_power_of_two(to[2]) && cuda_is_power_of_two(to[3]) &&
+           to[2] * to[3] % UNIT == 0 && from[1] <= MOST_CHANNELS && to[1] <= MOST_CHANNELS;
 }
 
 static bool is_chain(const struct graph *g)
@@ -128,8 +115,8 @@ static struct cuda_chain_layer layer_of(const struct graph *g, const struct node
     const int64_t *weights = g->values[node->in[AFFINE_WEIGHTS]].shape.dim;
     struct cuda_chain_layer l = {.c = (int16_t)whole(from[1]),
                                  .k = (int16_t)whole(to[1]),
-                                 .log_w = (int8_t)log_of(to[3]),
-                                 .log_h = (int8_t)log_of(to[2]),
+                                 .log_w = (int8_t)cuda_log2(to[3]),
+                                 .log_h = (int8_t)cuda_log2(to[2]),
                                  .stride = (int8_t)node->attr.conv.stride,
                                  .taps = (int8_t)(weights[2] * weights[3]),
                                  .relu = node->attr.conv.relu};

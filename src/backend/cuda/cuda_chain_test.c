@@ -13,7 +13,7 @@
 
 extern const struct backend_ops cuda_backend;
 
-enum { MOST_SHARED = 227 << 10, MAX_STAGES = 3, MAX_BLOCKS = 5, RUNS = 3 };
+enum { MOST_SHARED = 227 << 10, MAX_STAGES = 3, MAX_BLOCKS = 25, RUNS = 3 };
 
 /* A residual network of two convolutions to a block; all stages but the first begin with a stride. */
 struct thin_net {
@@ -323,10 +323,16 @@ static void test_other_networks_go_layer_by_layer(void **state)
         {2, 16, 16, 2, 2, {32, 64}, {{32, 32}, {64, 64}}}, /* no room for weights that come early */
     };
     struct der_ctx *ctx = test_ctx_new(1);
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        struct cuda_chain chain;
+    struct thin_net deep = {2, 16, 16, 1, 0, {16}, {{0}}};
+    struct cuda_chain chain;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_false(make_net(ctx, &others[i], &chain));
-    }
+    for (; deep.n_blocks < MAX_BLOCKS; deep.n_blocks++)
+        deep.inner[0][deep.n_blocks] = 16;
+    assert_true(2 * deep.n_blocks > CUDA_CHAIN_MOST);
+    assert_false(make_net(ctx, &deep, &chain));
+    deep.n_blocks = CUDA_CHAIN_MOST / 2;
+    assert_true(make_net(ctx, &deep, &chain));
     test_ctx_free(ctx);
 }
 

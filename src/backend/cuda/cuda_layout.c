@@ -79,11 +79,6 @@ void cuda_layout_choose(const struct graph *g, bool *image)
 
 /* ---- zeros ------------------------------------------------------------------------------------- */
 
-static bool is_power_of_two(int64_t n)
-{
-    return n > 1 && (n & (n - 1)) == 0;
-}
-
 static bool leaves_zeros(const struct graph *g, const struct node *node)
 {
     if (node->op != OP_CONV2D_D_SRC)
@@ -91,7 +86,8 @@ static bool leaves_zeros(const struct graph *g, const struct node *node)
     const int64_t *weights = g->values[node->in[CONV_D_SRC_WEIGHTS]].shape.dim;
     const int64_t *size = g->values[node->out[0]].shape.dim;
     return weights[2] == 1 && weights[3] == 1 && node->attr.conv.stride == 2 &&
-           node->attr.conv.pad == 0 && size[2] % 2 == 0 && is_power_of_two(size[3]);
+           node->attr.conv.pad == 0 && size[2] % 2 == 0 && size[3] > 1 &&
+           cuda_is_power_of_two(size[3]);
 }
 
 /* Of so many operands, those that have memory of a value. */

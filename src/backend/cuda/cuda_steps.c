@@ -55,14 +55,6 @@ static cudaError_t run_batchnorm(struct cuda_program *p, const struct cuda_step 
     return cuda_bn(&args, stream);
 }
 
-static int log_of(int64_t power)
-{
-    int log = 0;
-    for (; power > 1; power /= 2)
-        log++;
-    return log;
-}
-
 struct cuda_bn_grad cuda_bn_grad_of(const struct cuda_program *p, const struct cuda_step *step)
 {
     /* A sparse gradient, if there is one, is the second. */
@@ -73,7 +65,7 @@ struct cuda_bn_grad cuda_bn_grad_of(const struct cuda_program *p, const struct c
     return (struct cuda_bn_grad){
         .d_dst = in_rows(p, step, first_is_sparse ? BNG_D_DST2 : BNG_D_DST),
         .d_dst2 = in_rows(p, step, second),
-        .log_w = sparse ? log_of(d_dst2->slot.shape.dim[3]) : 0,
+        .log_w = sparse ? cuda_log2(d_dst2->slot.shape.dim[3]) : 0,
         .src = in_rows(p, step, BNG_SRC),
         .dst = in_rows(p, step, BNG_DST),
         .d_src = out_rows(p, step, BNG_D_SRC),
