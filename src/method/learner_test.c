@@ -5,6 +5,7 @@
 #include "config/override.h"
 #include "config/preset.h"
 #include "method/learner_internal.h"
+#include "method/masks.h"
 #include "method/probe.h"
 #include "support/learner_data.h"
 #include "support/test_backend.h"
@@ -144,6 +145,32 @@ static void test_a_wanted_size_is_met(void **state)
         assert_true(ratio > 0.9 && ratio < 1.1);
         learner_free(learner);
     }
+}
+
+/* Masks of one step that keep fewer channels than an even cut to a tenth of the parameters would leave. */
+static int count_narrow(struct learner_data *f, double share)
+{
+    const int64_t target = resnet_count_params(&f->options.spec) / 10;
+    int least[RESNET_MAX_MASKS];
+    int n_narrow = 0;
+    struct learner *learner;
+    f->options.config.target_params = target;
+    f->options.config.mask_least = share;
+    assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    assert_true(masks_least(&f->options.spec, target, 1.0, least));
+    const struct resnet_spec *left = &learner->extractors[0]->spec;
+    for (int i = 0; i < resnet_mask_count(left); i++)
+        n_narrow += resnet_mask_channels(left, i) < least[i];
+    learner_free(learner);
+    return n_narrow;
+}
+
+static void test_every_mask_may_keep_its_share(void **state)
+{
+    struct learner_data *f = *state;
+    assert_true(count_narrow(f, 0.0) > 0);
+    assert_int_equal(count_narrow(f, 1.0), 0);
 }
 
 static void test_the_first_extractor_may_have_a_size_of_its_own(void **state)
@@ -307,6 +334,7 @@ int main(void)
         TEST(test_without_expansion_one_extractor_goes_on),
         TEST(test_joint_training_forgets_nothing),
         TEST(test_a_wanted_size_is_met),
+        TEST(test_every_mask_may_keep_its_share),
         TEST(test_the_first_extractor_may_have_a_size_of_its_own),
         TEST(test_masks_lean_towards_what_was_kept),
         TEST(test_probes_read_the_representation),
