@@ -29,6 +29,7 @@ function paperRows(runs) {
 function accuracyFigure(shown) {
   return figure("accuracy", "Accuracy after every step", "Top-1 over all classes learnt so far.", (host, width) => {
     const runs = shown();
+    const names = shortNames(runs, 20);
     const most = Math.max(1, ...D.runs.map((r) => r.n_steps));
     const paper = paperRows(runs).flatMap((p) => {
       const points = p.curve ? p.curve.map((v, t) => [t + 1, v])
@@ -39,7 +40,7 @@ function accuracyFigure(shown) {
     const series = runs.map((run) => ({
       id: "run:" + D.runs.indexOf(run), label: run.label, colour: runColour(run), shape: D.runs.indexOf(run),
       points: run.steps.map((s) => [s.step, s.top1, percent(s.top1)]), size: run.steps.length > 25 ? 2.6 : 4,
-      end: runs.length <= 8 ? cut(run.label, 20) : null,
+      end: runs.length <= 8 ? names.get(run) : null,
     }));
     lineChart(host, width, {
       label: "Accuracy after every step", height: 360,
@@ -54,6 +55,15 @@ const ceilingOf = (series, paper) => {
   return highest > 90 ? 100 : undefined;
 };
 const cut = (text, n) => (text.length > n ? text.slice(0, n - 1) + "…" : text);
+const cutBefore = (text, n) => (text.length > n ? "…" + text.slice(1 - n) : text);
+
+// Names of runs in n characters: their beginnings, or where these are the same their ends.
+function shortNames(runs, n) {
+  const heads = runs.map((run) => cut(run.label, n));
+  const areApart = new Set(heads).size === heads.length;
+  return new Map(runs.map((run, i) => [run, areApart ? heads[i] : cutBefore(run.label, n)]));
+}
+
 const stepTicks = (n) => {
   const every = [1, 2, 5, 10, 20].find((e) => n / e <= 14) || 20;
   return Array.from({ length: n }, (_, i) => i + 1).filter((t) => t === 1 || t % every === 0);
@@ -62,13 +72,14 @@ const stepTicks = (n) => {
 function parametersFigure(shown) {
   return figure("parameters", "Accuracy against parameters", "Mean over the steps of both; thin lines run through the steps.", (host, width) => {
     const runs = shown().filter((r) => r.steps.length);
+    const names = shortNames(runs, 16);
     const series = runs.flatMap((run) => {
       const i = D.runs.indexOf(run);
       const trail = run.steps.map((s) => [s.params, s.top1]);
       return [
         { id: "trail:" + i, label: run.label, colour: runColour(run), class: "trail", bare: true, silent: true, points: trail },
         { id: "run:" + i, label: run.label, colour: runColour(run), shape: i, size: 5.5, pointsOnly: true,
-          points: [[paramsOf(run), averageOf(run), `${percent(averageOf(run))} at ${short(paramsOf(run))}`, "Mean over the steps"]], end: runs.length <= 5 ? cut(run.label, 16) : null },
+          points: [[paramsOf(run), averageOf(run), `${percent(averageOf(run))} at ${short(paramsOf(run))}`, "Mean over the steps"]], end: runs.length <= 5 ? names.get(run) : null },
       ];
     });
     const paper = paperRows(runs).filter((p) => isNumber(p.params) && isNumber(p.average)).map((p) => ({

@@ -1,12 +1,15 @@
 // Line charts and scatter plots, with values on hover and under the arrow keys.
 
+const CHARACTER = 6.6; // width of one, on average
+const LINE = 15; // from one name to the next below it
+
 // spec: {label, height, x: {label, ticks?, format, log?}, y: {label, format, low?, high?}, series: [{id, label, colour,
 // shape, points: [[x, y, tip?]], class?, bare?, hollow?, end?, dash?}], bands: [{x, label}], head(x)}
 function lineChart(host, width, spec) {
   const height = spec.height || 300;
   const series = spec.series.filter((s) => s.points.length > 0);
   const ends = series.filter((s) => s.end);
-  const endWidth = ends.length ? Math.min(170, 14 + 6.6 * Math.max(...ends.map((s) => s.end.length))) : 10;
+  const endWidth = ends.length ? Math.min(170, 14 + CHARACTER * Math.max(...ends.map((s) => s.end.length))) : 10;
   const box = { left: 46, right: width - endWidth, top: spec.bands ? 24 : 12, bottom: height - 40 };
   const all = series.flatMap((s) => s.points);
   const scale = {
@@ -61,7 +64,7 @@ function drawAxes(root, box, scale, spec) {
     const x = scale.x.at(band.x);
     root.append(svg("line", { x1: x, x2: x, y1: box.top - 6, y2: box.bottom, class: "base" }));
     if (x < last) continue;
-    last = x + 10 + 6.6 * band.label.length;
+    last = x + 10 + CHARACTER * band.label.length;
     root.append(svg("text", { x: x + 4, y: box.top - 8, class: "axis title" }, band.label));
   }
   root.append(svg("line", { x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom, class: "base" }));
@@ -100,18 +103,22 @@ function drawSeries(root, s, scale, spec) {
   root.append(group);
 }
 
-// Names at the ends of the lines, pushed apart where they would meet.
+// Names at the ends of the lines, pushed apart where they would meet: down, and up again where the box ends. Lines may end
+// at different steps; names that have nothing above or below them stay where their lines are.
 function drawEnds(root, ends, scale, box) {
   const labels = ends.map((s) => {
     const last = s.points[s.points.length - 1];
-    return { s, x: scale.x.at(last[0]) + 10, y: scale.y.at(last[1]) };
+    return { s, x: scale.x.at(last[0]) + 10, y: scale.y.at(last[1]), width: CHARACTER * s.end.length };
   }).sort((a, b) => a.y - b.y);
-  for (let i = 1; i < labels.length; i++)
-    if (labels[i].y - labels[i - 1].y < 15) labels[i].y = labels[i - 1].y + 15;
-  const over = labels.length ? labels[labels.length - 1].y - box.bottom : 0;
-  for (let i = labels.length - 1; i >= 0 && over > 0; i--) {
-    const below = i + 1 < labels.length ? labels[i + 1].y - 15 : box.bottom;
-    labels[i].y = Math.min(labels[i].y, below);
+  const meet = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width;
+  labels.forEach((label, i) => {
+    for (const above of labels.slice(0, i))
+      if (meet(above, label)) label.y = Math.max(label.y, above.y + LINE);
+  });
+  for (let i = labels.length - 1; i >= 0; i--) {
+    labels[i].y = Math.min(labels[i].y, box.bottom);
+    for (const below of labels.slice(i + 1))
+      if (meet(below, labels[i])) labels[i].y = Math.min(labels[i].y, below.y - LINE);
   }
   for (const l of labels)
     root.append(svg("text", { x: l.x, y: l.y + 4, class: "end", style: { fill: l.s.class === "paper" ? "var(--soft)" : l.s.colour } }, l.s.end));
