@@ -224,6 +224,25 @@ def check_labels(page, wanted):
     report("tables have their whole names", all(w in n and w != n for w, n in zip(wanted, names)), names)
 
 
+def check_ends(page):
+    """Lines of runs that end at different steps: names lie apart, tell the runs apart, and stay where nothing is near."""
+    ends = page.value("""[...document.querySelectorAll('[data-chart=accuracy] text.end')].map(t => {
+        const r = t.getBoundingClientRect(); return [t.textContent, r.left, r.right, r.top, r.bottom]; })""")
+    names = [end[0] for end in ends]
+    report("lines of runs whose names begin alike have names of their own", len(set(names)) == len(names) == 3, names)
+    met = [(a[0], b[0]) for i, a in enumerate(ends) for b in ends[:i]
+           if a[1] < b[2] and b[1] < a[2] and a[3] < b[4] - 1 and b[3] < a[4] - 1]
+    report("no name lies on another", not met, met)
+    marks = page.value("""[...document.querySelectorAll('[data-chart=accuracy] g[data-series^="run:"]')].map(g => {
+        const r = [...g.querySelectorAll('.mark')].pop().getBoundingClientRect(); return [r.right, (r.top + r.bottom) / 2]; })""")
+    off = []
+    for left in {round(end[1]) for end in ends}:
+        highest = min((end for end in ends if round(end[1]) == left), key=lambda end: end[3])
+        beside = min(y for x, y in marks if 0 < left - x < 20)
+        off.append(abs((highest[3] + highest[4]) / 2 - beside))
+    report("names with nothing above them are beside their lines", len(off) == 2 and max(off) < 4, off)
+
+
 def check_follow(page, run, command):
     count = "document.querySelectorAll('[data-chart=accuracy] .mark').length"
     before = page.value(count)
@@ -250,6 +269,8 @@ def main():
             check_follow(page, runs[0], runs[1])
         elif kind == "labels":
             check_labels(page, runs)
+        elif kind == "ends":
+            check_ends(page)
         else:
             check_load(browser, page, path, wall)
             check_marks(page, ONE + (["representation"] if kind != "demo" else []))
@@ -265,7 +286,7 @@ def main():
             check_toggles(page, "[data-chart=losses] .keys button", "[data-chart=losses] .mark-line")
         if kind == "names":
             check_names(page, runs[0])
-        if kind not in ("follow", "labels"):
+        if kind not in ("follow", "labels", "ends"):
             check_looks(page, os.path.dirname(os.path.abspath(path)))
         report("the console stays empty", page.complaints == [], page.complaints)
 

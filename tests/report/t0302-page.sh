@@ -36,6 +36,12 @@ check_page "two values" values.html labels lambda_s=0.25 lambda_s=0.5
 expect_code 0 "a page of two orders" "$DER" report preset.der.order* -o orders.html
 check_page "two orders" orders.html labels order1 order2
 
+make_run early --classes 8 --steps 8 --seed 3
+make_run one-of-two-names-that-begin-alike-a --classes 20 --steps 20
+make_run one-of-two-names-that-begin-alike-b --classes 20 --steps 20 --seed 2
+expect_code 0 "a page of runs that end at different steps" "$DER" report early one-* -o ends.html
+check_page "different ends" ends.html ends
+
 make_run big --classes 1000 --steps 50 --epochs 170
 expect_code 0 "a page of a huge run" "$DER" report big -o big.html
 check_page "huge run" big.html run big
