@@ -9,7 +9,7 @@
 # folder). Every part has a time limit of its own and the script goes on when one fails; all limits together are
 # under ten minutes. The last thing printed is a table, which is also left in build/gpu_check.md (DER_REPORT
 # names another file), and the logs lie in build/gpu_check. DER_PATIENCE=2 doubles the limits, DER_JOBS=12 runs as many
-# tests at a time (6), DER_THREADS=1 has one thread set up what 8 otherwise do, DER_SANITIZER names another
+# tests at a time (6, of sanitizers 8), DER_THREADS=1 has one thread set up what 8 otherwise do, DER_SANITIZER names another
 # compute-sanitizer than the toolkit's.
 set -uo pipefail
 export DER_CACHE_DIR= # what is kept there would hide how long things take
@@ -37,7 +37,7 @@ make_build() {
 # Stripped programs with every library that is not the C library's own.
 pack() {
     local box name
-    [ -x "$build/bench/der_bench" ] && [ -x "$build/tests/cuda_predict_test" ] || make_build || return 1
+    make_build || return 1 # always: an old build must not travel
     box=$(mktemp -d) || return 1
     mkdir -p "$box/gpu/tests" "$box/gpu/bench" "$box/gpu/lib"
     for name in "${suites[@]}" "${own_tests[@]}"; do
@@ -175,31 +175,32 @@ are_theirs() { # LOG
     grep -q '^========= Error: Race' "$1" && ! grep -q 'FAILED' "$1" && ! grep -E '^========= (Error|Warning|Internal)' "$1" | grep -qv cudnn
 }
 
-run_sanitizer() { # TOOL TEST
-    local log=$logs/$1_$2.log
+# Prints "clean", or where to look.
+run_sanitizer() { # TOOL TEST [NAMES OF CASES]
+    local log=$logs/$1_$2${3:+_${3//[^a-z0-9]/}}.log
+    [ -z "${3:-}" ] || export DER_TEST_NAMES=$3
     DER_TEST_BACKENDS=cuda "${DER_SANITIZER:-compute-sanitizer}" --tool "$1" --kernel-name kns=_kernel --error-exitcode 9 \
-        "$build/tests/$2" >"$log" 2>&1 || are_theirs "$log"
+        "$build/tests/$2" >"$log" 2>&1 || are_theirs "$log" || { echo "see $log" && return 1; }
+    grep -q 'PASSED  \] [1-9]' "$log" || { echo "no test ran: $log" && return 1; }
+    echo clean
 }
 
-# Every op in float32, bf16 and TF32 under every tool, all at the same time. The last line counts what was clean.
+# Tool, program and cases, a line for each process. Racecheck of tensor cores takes longest: a process for each op.
+list_sanitizers() {
+    sed -n 's/^ *X(OP_[A-Z0-9_]*, "\([a-z0-9_]*\)").*/racecheck cuda_precision_test test_\1_in_*/p' src/graph/op.h
+    printf '%s\n' "memcheck cuda_precision_test" "initcheck cuda_precision_test" \
+        "racecheck parity_test" "memcheck parity_test" "initcheck parity_test"
+}
+
+# Every op in float32, bf16 and TF32 under every tool. The last line counts what was clean.
 run_sanitizers() {
-    local tool test job n_clean=0
-    local -A jobs
-    for tool in memcheck racecheck initcheck; do
-        for test in parity_test cuda_precision_test; do
-            run_sanitizer "$tool" "$test" &
-            jobs[$tool $test]=$!
-        done
-    done
-    for job in "${!jobs[@]}"; do
-        if wait "${jobs[$job]}"; then
-            n_clean=$((n_clean + 1))
-        else
-            echo "$job: see $logs/${job/ /_}.log"
-        fi
-    done
-    echo "$n_clean of ${#jobs[@]} clean: memcheck, racecheck, initcheck"
-    [ "$n_clean" -eq "${#jobs[@]}" ]
+    local n_all n_clean
+    n_all=$(list_sanitizers | wc -l)
+    list_sanitizers | xargs -P "${DER_JOBS:-8}" -L 1 "$root/tools/gpu_check.sh" --one-sanitizer >"$logs/sanitizers.txt"
+    n_clean=$(grep -c '^clean' "$logs/sanitizers.txt")
+    grep -v '^clean' "$logs/sanitizers.txt"
+    echo "$n_clean of $n_all clean: memcheck, racecheck, initcheck"
+    [ "$n_clean" -eq "$n_all" ]
 }
 
 do_tests() {
@@ -233,6 +234,7 @@ case ${1:-} in
 --alone) build=$DER_GPU_BUILD; shift; run_alone "$@"; exit ;;
 --opening) build=$DER_GPU_BUILD; shift; run_opening "$@"; exit ;;
 --sanitizers) build=$DER_GPU_BUILD; run_sanitizers; exit ;;
+--one-sanitizer) build=$DER_GPU_BUILD; run_sanitizer "$2" "$3" "${4:-}"; exit ;;
 esac
 
 rm -rf "$logs"

@@ -10,6 +10,7 @@
 #include "support/tensor_check.h"
 #include "support/test_ctx.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct parity {
@@ -109,5 +110,9 @@ int main(void)
         {"test_" name "_in_tf32", test_tf32, NULL, NULL, (void *)(intptr_t)(constant)},
     const struct CMUnitTest tests[] = {OP_LIST(OP_TEST)};
 #undef OP_TEST
+    /* Under a sanitizer a test takes minutes: several processes share them (tools/gpu_check.sh). */
+    const char *names = getenv("DER_TEST_NAMES");
+    if (names)
+        cmocka_set_test_filter(names);
     return cmocka_run_group_tests_name("cuda_precision", tests, NULL, NULL);
 }
