@@ -6,18 +6,29 @@
 
 #include "config/setting.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { HARD_PERCENT = 25, PAPER_ORDER_CLASSES = 100 };
+
+/* The first drop of the rate past HARD_PERCENT of the epochs; without one their end. */
+static int first_late_drop(const struct schedule *schedule)
+{
+    for (int i = 0; i < schedule->n_drops; i++)
+        if ((int64_t)schedule->drop[i] * 100 > (int64_t)schedule->epochs * HARD_PERCENT)
+            return schedule->drop[i] < schedule->epochs ? schedule->drop[i] : schedule->epochs;
+    return schedule->epochs;
+}
 
 int config_hard_epoch(const struct config *config, const struct schedule *schedule)
 {
     if (config->hard_epoch != HARD_EPOCH_AUTO)
         return config->hard_epoch < schedule->epochs ? config->hard_epoch : schedule->epochs;
-    for (int i = 0; i < schedule->n_drops; i++)
-        if ((int64_t)schedule->drop[i] * 100 > (int64_t)schedule->epochs * HARD_PERCENT)
-            return schedule->drop[i] < schedule->epochs ? schedule->drop[i] : schedule->epochs;
-    return schedule->epochs;
+    const int drop = first_late_drop(schedule);
+    if (config->hard_share == 0.0)
+        return drop;
+    const int share = (int)ceil(config->hard_share * schedule->epochs);
+    return share < drop ? share : drop;
 }
 
 /* Classes of a step that begins with `left` classes to go; 0 in the settings means all of them. */

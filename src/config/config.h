@@ -87,6 +87,8 @@ struct config {
     double mask_clamp;     /* e stays within +- this */
     int hard_epoch;        /* masks are 0 or 1 from this epoch on; HARD_EPOCH_AUTO: from the first
                               drop of the rate past 25 % of the epochs */
+    double hard_share;     /* HARD_EPOCH_AUTO: or from this share of the epochs on, where that is
+                              earlier; 0: not so */
     int64_t target_params; /* wanted size of a pruned extractor; 0: lambda_s stays as it is */
     int64_t first_target_params; /* that of step 1; 0: the same */
 

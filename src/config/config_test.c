@@ -42,6 +42,24 @@ static void test_masks_harden_at_the_first_drop_past_25_percent(void **state)
     test_ctx_free(ctx);
 }
 
+static void test_masks_harden_behind_a_share_of_the_epochs_if_that_is_earlier(void **state)
+{
+    (void)state;
+    struct der_ctx *ctx = test_ctx_new(1);
+    struct config c = from(ctx, "cifar100-b50-2-rn32");
+    assert_true(c.hard_share == 0.35);
+    assert_int_equal(config_hard_epoch(&c, &c.representation), 60); /* 59.5 of 170 */
+    assert_int_equal(config_hard_epoch(&c, &c.first), 60); /* the drop; 70 of 200 is later */
+    assert_ok(ctx, config_set(ctx, &c, "epochs", "30"));
+    assert_int_equal(config_hard_epoch(&c, &c.representation), 11);
+    assert_ok(ctx, config_set(ctx, &c, "hard_share", "1"));
+    assert_int_equal(config_hard_epoch(&c, &c.representation), 19);
+    assert_ok(ctx, config_set(ctx, &c, "hard_epoch", "25"));
+    assert_ok(ctx, config_set(ctx, &c, "hard_share", "0.1"));
+    assert_int_equal(config_hard_epoch(&c, &c.representation), 25);
+    test_ctx_free(ctx);
+}
+
 static void test_a_chosen_hard_epoch_is_kept_within_the_schedule(void **state)
 {
     (void)state;
@@ -258,6 +276,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_masks_harden_at_the_first_drop_past_25_percent),
+        cmocka_unit_test(test_masks_harden_behind_a_share_of_the_epochs_if_that_is_earlier),
         cmocka_unit_test(test_a_chosen_hard_epoch_is_kept_within_the_schedule),
         cmocka_unit_test(test_classes_fall_into_steps),
         cmocka_unit_test(test_transforms_are_named_for_both_splits),
