@@ -24,7 +24,7 @@ enum { MAX_EXTRACTORS = 64, CLASSES_PER_STEP = 10 };
 
 /* Rates of the middle of a training; s of the middle of an epoch. */
 static const float SCALARS[OBJECTIVE_SCALARS] = {[OBJECTIVE_LR] = 0.01f,
-                                                 [OBJECTIVE_ONE] = 1.0f,
+                                                 [OBJECTIVE_MAIN] = 1.0f,
                                                  [OBJECTIVE_LAMBDA_A] = 1.0f,
                                                  [OBJECTIVE_LAMBDA_S] = 0.75f,
                                                  [OBJECTIVE_S] = 200.0f};

@@ -14,7 +14,7 @@ import tempfile
 
 import torch
 
-from golden import der, memory, nets, ops, store
+from golden import der, memory, nets, ops, store, taught
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "data"
 MAKERS = {
@@ -27,6 +27,7 @@ MAKERS = {
     "resnet18_3x3": nets.make_resnet18_3x3,
     "der_step": nets.make_der_step,
     "der_objective": der.make,
+    "taught_objective": taught.make,
     "memory": memory.make,
 }
 TOLERANCE = 1e-6  # relative to the largest value of a tensor: float64 sums may change their order

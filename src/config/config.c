@@ -136,8 +136,7 @@ static enum der_status check_method(struct der_ctx *ctx, const struct config *co
             "differ from the old ones; set auxiliary=false");
     if (config->method != METHOD_DER && config->expand)
         return ctx_fail(ctx, DER_ARG,
-                        "expand=true: the methods finetune and joint have one extractor; use "
-                        "method=der");
+                        "expand=true: every method but der has one extractor; use method=der");
     if (config->method == METHOD_JOINT && config->second_stage)
         return ctx_fail(ctx, DER_ARG,
                         "second_stage=true: joint training has all images, a balanced subset "
@@ -151,6 +150,37 @@ static enum der_status check_method(struct der_ctx *ctx, const struct config *co
     return DER_OK;
 }
 
+/* Whatever the paper's comparators do to a step. */
+static enum der_status check_comparators(struct der_ctx *ctx, const struct config *config)
+{
+    static const char *const what[] = {[READOUT_ALIGNED] = "aligned", [READOUT_MEANS] = "means"};
+    if (config->distill != DISTILL_NONE && config->expand)
+        return ctx_fail(ctx, DER_ARG,
+                        "distill needs expand=false: extractors that are frozen forget nothing; "
+                        "set distill=none");
+    if (config->distill != DISTILL_NONE && config->method == METHOD_JOINT)
+        return ctx_fail(ctx, DER_ARG,
+                        "joint training begins anew at every step and has no network before it "
+                        "to learn from: set distill=none");
+    if (config->readout == READOUT_TRAINED)
+        return DER_OK;
+    if (config->method == METHOD_JOINT)
+        return ctx_fail(ctx, DER_ARG,
+                        "readout=%s is for classes of which few images are left; joint training "
+                        "has all of them: set readout=trained",
+                        what[config->readout]);
+    if (config->second_stage)
+        return ctx_fail(ctx, DER_ARG,
+                        "readout=%s and second_stage=true both replace the classifier of a step: "
+                        "set readout=trained or second_stage=false",
+                        what[config->readout]);
+    if (config->readout == READOUT_MEANS && config->memory == 0)
+        return ctx_fail(ctx, DER_ARG,
+                        "readout=means takes the means of kept images, but memory=0: keep some or "
+                        "set readout=trained");
+    return DER_OK;
+}
+
 enum der_status config_check(struct der_ctx *ctx, const struct config *config)
 {
     TRY(check_ranges(ctx, config));
@@ -158,18 +188,26 @@ enum der_status config_check(struct der_ctx *ctx, const struct config *config)
     TRY(check_schedule(ctx, "first_", &config->first));
     TRY(check_schedule(ctx, "classifier_", &config->classifier));
     TRY(check_protocol(ctx, config));
-    return check_method(ctx, config);
+    TRY(check_method(ctx, config));
+    return check_comparators(ctx, config);
 }
 
 enum der_status config_check_memory(struct der_ctx *ctx, const struct config *config, int n_classes,
                                     int n_steps)
 {
+    const bool needs_last = config->readout == READOUT_MEANS; /* classes of the last step too */
     int n_known = 0;
-    for (int t = 0; t + 1 < n_steps; t++)
+    for (int t = 0; t + 1 < n_steps || (t < n_steps && needs_last); t++)
         n_known += config_step_classes(config, n_classes, t);
-    if (!config->second_stage || n_known == 0 ||
+    if ((!config->second_stage && !needs_last) || n_known == 0 ||
         exemplar_quota(config->memory_mode, config->memory, n_known) > 0)
         return DER_OK;
+    if (needs_last)
+        return ctx_fail(ctx, DER_ARG,
+                        "readout=means needs kept images of every class, but memory=%d in all is "
+                        "not one for each of the %d classes of step %d: keep %d or more, or set "
+                        "readout=trained",
+                        config->memory, n_known, n_steps, n_known);
     return ctx_fail(
         ctx, DER_ARG,
         "second_stage=true trains on kept images of every class, but memory=%d in all is not "

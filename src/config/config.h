@@ -13,7 +13,7 @@
 
 enum { CONFIG_NAME = 64, CONFIG_PATH = 1024 };
 
-enum method { METHOD_DER, METHOD_FINETUNE, METHOD_JOINT };
+enum method { METHOD_DER, METHOD_FINETUNE, METHOD_JOINT, METHOD_ICARL, METHOD_WA };
 
 /* How the mask parameters e of a new extractor start. */
 enum mask_init {
@@ -32,6 +32,20 @@ enum mask_choice {
 enum classifier_init {
     CLASSIFIER_FRESH,  /* anew, as the authors' code does */
     CLASSIFIER_INHERIT /* rows and columns of H_{t-1} kept, as the paper says */
+};
+
+/* What a network that is trained on is told by the network it was. */
+enum distill {
+    DISTILL_NONE,
+    DISTILL_ADDED, /* L_CE + L_KD */
+    DISTILL_SHARED /* (1 - lambda) L_CE + lambda L_KD, lambda the share of old classes */
+};
+
+/* The classifier that a step ends with. */
+enum readout {
+    READOUT_TRAINED,
+    READOUT_ALIGNED, /* rows of new classes scaled to the mean length of the old ones' */
+    READOUT_MEANS    /* of the exemplars of a class: the nearest one's is the guess */
 };
 
 enum { HARD_EPOCH_AUTO = -1 };
@@ -73,6 +87,12 @@ struct config {
     enum classifier_init classifier_init;
     bool reset_after_warmup; /* both heads start anew when the warm-up ends */
 
+    /* The comparators'. */
+    enum distill distill;
+    double distill_temperature;
+    enum readout readout;
+    bool classifier_positive; /* its weights never fall below 0 */
+
     /* Masks and pruning. */
     bool prune;
     double lambda_s; /* weight of the sparsity loss */
@@ -109,7 +129,8 @@ const char *config_augment(const struct config *config, bool training);
 NODISCARD enum der_status config_check(struct der_ctx *ctx, const struct config *config);
 
 /* Where a second stage follows, the memory has room for an image of every class that is known before the last of
- * n_steps steps through n_classes classes: DER_ARG with a sentence otherwise. */
+ * n_steps steps through n_classes classes; where means of exemplars classify, also for those of the last one: DER_ARG
+ * with a sentence otherwise. */
 NODISCARD enum der_status config_check_memory(struct der_ctx *ctx, const struct config *config,
                                               int n_classes, int n_steps);
 

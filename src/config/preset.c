@@ -100,6 +100,7 @@ static void fill_common(struct config *config)
         .lambda_a = 1.0,
         .classifier_init = CLASSIFIER_FRESH,
         .reset_after_warmup = true,
+        .distill_temperature = 2.0,
         .mask_init = MASK_INIT_NORMAL,
         .mask_gradient = MASK_GRADIENT_EXACT,
         .mask_gain = 5.0,
@@ -165,13 +166,35 @@ static void fill_family(const struct preset *preset, struct config *config)
     }
 }
 
+/* The switches that make a method what it is. */
+static const struct {
+    bool grows; /* expand, auxiliary, prune */
+    bool second_stage;
+    enum classifier_init classifier_init;
+    bool reset_after_warmup;
+    enum distill distill;
+    enum readout readout;
+    bool classifier_positive;
+} switches[] = {
+    [METHOD_DER] = {true, true, CLASSIFIER_FRESH, true, DISTILL_NONE, READOUT_TRAINED, false},
+    [METHOD_FINETUNE] = {false, true, CLASSIFIER_FRESH, true, DISTILL_NONE, READOUT_TRAINED, false},
+    [METHOD_JOINT] = {false, false, CLASSIFIER_FRESH, true, DISTILL_NONE, READOUT_TRAINED, false},
+    [METHOD_ICARL] = {false, false, CLASSIFIER_INHERIT, false, DISTILL_ADDED, READOUT_MEANS, false},
+    [METHOD_WA] = {false, false, CLASSIFIER_INHERIT, false, DISTILL_SHARED, READOUT_ALIGNED, true},
+};
+
 void preset_use_method(struct config *config, enum method method)
 {
     config->method = method;
-    config->expand = method == METHOD_DER;
-    config->auxiliary = method == METHOD_DER;
-    config->prune = method == METHOD_DER;
-    config->second_stage = method != METHOD_JOINT;
+    config->expand = switches[method].grows;
+    config->auxiliary = switches[method].grows;
+    config->prune = switches[method].grows;
+    config->second_stage = switches[method].second_stage;
+    config->classifier_init = switches[method].classifier_init;
+    config->reset_after_warmup = switches[method].reset_after_warmup;
+    config->distill = switches[method].distill;
+    config->readout = switches[method].readout;
+    config->classifier_positive = switches[method].classifier_positive;
 }
 
 void preset_fill(const struct preset *preset, enum method method, struct config *config)

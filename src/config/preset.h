@@ -45,7 +45,7 @@ NODISCARD enum der_status preset_find(struct der_ctx *ctx, const char *name,
 /* Everything as the preset has it, with the switches of a method. */
 void preset_fill(const struct preset *preset, enum method method, struct config *config);
 
-/* The switches that make a method of the loop: expand, auxiliary, prune, second_stage. */
+/* The switches that make a method of the loop: what grows, what teaches, what classifies in the end. */
 void preset_use_method(struct config *config, enum method method);
 
 /* Step 1 is trained like every other step. */

@@ -220,10 +220,15 @@ static void test_methods_are_switches(void **state)
     static const struct {
         enum method method;
         bool der, second_stage;
-    } want[] = {
-        {METHOD_DER, true, true}, {METHOD_FINETUNE, false, true}, {METHOD_JOINT, false, false}};
+        enum distill distill;
+        enum readout readout;
+    } want[] = {{METHOD_DER, true, true, DISTILL_NONE, READOUT_TRAINED},
+                {METHOD_FINETUNE, false, true, DISTILL_NONE, READOUT_TRAINED},
+                {METHOD_JOINT, false, false, DISTILL_NONE, READOUT_TRAINED},
+                {METHOD_ICARL, false, false, DISTILL_ADDED, READOUT_MEANS},
+                {METHOD_WA, false, false, DISTILL_SHARED, READOUT_ALIGNED}};
     for (int p = 0; p < n_presets; p++) {
-        for (int i = 0; i < 3; i++) {
+        for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
             struct config c;
             assert_ok(ctx, config_from_preset(ctx, preset_table[p].name, want[i].method, &c));
             assert_int_equal(c.method, want[i].method);
@@ -231,6 +236,11 @@ static void test_methods_are_switches(void **state)
             assert_int_equal(c.auxiliary, want[i].der);
             assert_int_equal(c.prune, want[i].der);
             assert_int_equal(c.second_stage, want[i].second_stage);
+            assert_int_equal(c.distill, want[i].distill);
+            assert_int_equal(c.readout, want[i].readout);
+            assert_int_equal(c.classifier_positive, want[i].method == METHOD_WA);
+            assert_int_equal(c.classifier_init == CLASSIFIER_INHERIT, c.distill != DISTILL_NONE);
+            assert_int_equal(c.reset_after_warmup, c.distill == DISTILL_NONE);
             assert_ok(ctx, config_check(ctx, &c));
         }
     }

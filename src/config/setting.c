@@ -13,13 +13,15 @@
 
 enum { MOST_EPOCHS = 100000, MOST_CLASSES = 1000000, MOST_IMAGES = 1000000000 };
 
-static const char *const METHODS[] = {"der", "finetune", "joint", NULL};
+static const char *const METHODS[] = {"der", "finetune", "joint", "icarl", "wa", NULL};
 static const char *const MEMORY_MODES[] = {"total", "per-class", NULL};
 static const char *const NETWORKS[] = {"resnet18-cifar", "resnet32", "resnet18", "resnet18-3x3",
                                        NULL};
 static const char *const AUGMENTS[] = {
     "auto", "cifar100", "cifar10", "imagenet", "imagenet-shorter-side", NULL};
 static const char *const CLASSIFIER_INITS[] = {"fresh", "inherit", NULL};
+static const char *const DISTILLS[] = {"none", "added", "shared", NULL};
+static const char *const READOUTS[] = {"trained", "aligned", "means", NULL};
 static const char *const MASK_INITS[] = {"normal", "uniform", "constant", NULL};
 static const char *const MASK_GRADIENTS[] = {"exact", "hat", NULL};
 static const char *const MASK_CHOICES[] = {"learned", "random", NULL};
@@ -32,7 +34,7 @@ const struct setting setting_table[] = {
      .owner = OWNER_PRESET,
      .at = FIELD(preset)},
     {.key = "method",
-     .help = "der, or a baseline: sets expand, auxiliary, prune, second_stage",
+     .help = "der, or what it is compared with: sets the switches that make the method",
      .type = SETTING_CHOICE,
      .rank = RANK_METHOD,
      .choices = METHODS,
@@ -284,6 +286,32 @@ const struct setting setting_table[] = {
      .help = "both classifiers start anew when a warm-up ends; not without one",
      .type = SETTING_BOOL,
      .at = FIELD(reset_after_warmup)},
+
+    /* What the paper's comparators do instead. */
+    {.key = "distill",
+     .help = "the network before a step teaches it: no, beside the loss, or sharing its weight",
+     .type = SETTING_CHOICE,
+     .choices = DISTILLS,
+     .absent = "none",
+     .at = FIELD(distill)},
+    {.key = "distill_temperature",
+     .help = "teacher's and pupil's logits are divided by it",
+     .type = SETTING_DOUBLE,
+     .is_above_min = true,
+     .max = 1000,
+     .absent = "2",
+     .at = FIELD(distill_temperature)},
+    {.key = "readout",
+     .help = "a step's classifier: as trained, new rows aligned to the old, means of exemplars",
+     .type = SETTING_CHOICE,
+     .choices = READOUTS,
+     .absent = "trained",
+     .at = FIELD(readout)},
+    {.key = "classifier_positive",
+     .help = "weights of the classifier never fall below 0",
+     .type = SETTING_BOOL,
+     .absent = "false",
+     .at = FIELD(classifier_positive)},
 
     /* Masks and pruning. */
     {.key = "prune",

@@ -22,6 +22,8 @@ _Static_assert(sizeof(enum memory_mode) == sizeof(int), "enum");
 _Static_assert(sizeof(enum mask_init) == sizeof(int), "enum");
 _Static_assert(sizeof(enum mask_gradient) == sizeof(int), "enum");
 _Static_assert(sizeof(enum classifier_init) == sizeof(int), "enum");
+_Static_assert(sizeof(enum distill) == sizeof(int), "enum");
+_Static_assert(sizeof(enum readout) == sizeof(int), "enum");
 
 static void append(char *text, size_t size, const char *word)
 {

@@ -104,9 +104,9 @@ static void test_a_table_is_its_rows_under_three_orders(void **state)
 {
     struct fixture *f = *state;
     struct reproduction *r = plan(f, "T1");
-    assert_int_equal(r->n_rows, 12);
-    assert_int_equal(r->n_items, 36);
-    assert_int_equal(reproduction_missing(r), 36);
+    assert_int_equal(r->n_rows, 20);
+    assert_int_equal(r->n_items, 60);
+    assert_int_equal(reproduction_missing(r), 60);
     for (int i = 0; i < r->n_items; i++) {
         assert_int_equal(r->items[i].order, i % 3 + 1);
         assert_int_equal(r->items[i].config.order[0], '1' + i % 3);

@@ -39,10 +39,11 @@ static enum der_status describe(void *self, struct graph *g, struct assembly_io 
     io->n_losses = 1;
     TRY(graph_backward(g));
     params_note_grads(head, g);
+    const bool is_positive = config->classifier_positive && stage->which == STAGE_CLASSIFIER;
     struct sgd_attr sgd = {.momentum = (float)config->momentum,
                            .decay = (float)config->decay,
                            .gain = 1.0f,
-                           .low = -INFINITY,
+                           .low = is_positive ? 0.0f : -INFINITY,
                            .high = INFINITY};
     return params_sgd(&head, 1, g, lr, &sgd);
 }

@@ -121,7 +121,7 @@ static void iterate(struct side *side, int number, float losses[N_LOSSES])
     float image[BATCH * 3 * SIZE * SIZE];
     int32_t labels[BATCH];
     const float scalars[OBJECTIVE_SCALARS] = {[OBJECTIVE_LR] = 0.05f,
-                                              [OBJECTIVE_ONE] = 1.0f,
+                                              [OBJECTIVE_MAIN] = 1.0f,
                                               [OBJECTIVE_LAMBDA_A] = (float)CONFIG.lambda_a,
                                               [OBJECTIVE_LAMBDA_S] = (float)CONFIG.lambda_s,
                                               [OBJECTIVE_S] = number < N_SOFT ? 2.0f : INFINITY};

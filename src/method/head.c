@@ -1,5 +1,7 @@
 #include "method/head.h"
 
+#include <assert.h>
+#include <math.h>
 #include <string.h>
 
 enum { WEIGHT }; /* a head's only parameter */
@@ -67,6 +69,40 @@ enum der_status head_inherit(struct param_set *head, const struct param_set *fro
     }
     mem_free(mem, src);
     mem_free(mem, dst);
+    return status;
+}
+
+/* Mean Euclidean length of `count` rows. */
+static double mean_length(const float *rows, int64_t count, int64_t cols)
+{
+    double sum = 0.0;
+    for (int64_t row = 0; row < count; row++) {
+        double squares = 0.0;
+        for (int64_t c = 0; c < cols; c++)
+            squares += (double)rows[row * cols + c] * (double)rows[row * cols + c];
+        sum += sqrt(squares);
+    }
+    return sum / (double)count;
+}
+
+enum der_status head_align(struct param_set *head, int64_t n_old)
+{
+    struct mem *mem = &head->ctx->mem;
+    const int64_t cols = head->items[WEIGHT].shape.dim[1];
+    const int64_t n_new = head->items[WEIGHT].shape.dim[0] - n_old;
+    float *rows = NULL;
+    assert(n_old > 0 && n_new > 0);
+    enum der_status status = read_weights(head, &rows);
+    if (status == DER_OK) {
+        const double old_length = mean_length(rows, n_old, cols);
+        const double new_length = mean_length(rows + n_old * cols, n_new, cols);
+        const bool can_align = old_length > 0.0 && new_length > 0.0;
+        const float gamma = can_align ? (float)(old_length / new_length) : 1.0f;
+        for (int64_t i = n_old * cols; i < (n_old + n_new) * cols; i++)
+            rows[i] *= gamma;
+        status = param_write(head, WEIGHT, rows);
+    }
+    mem_free(mem, rows);
     return status;
 }
 

@@ -17,6 +17,10 @@ NODISCARD enum der_status head_reset(struct param_set *head, uint64_t seed, uint
 /* Copies the rows and columns that both have: H_t begins as H_{t-1}. */
 NODISCARD enum der_status head_inherit(struct param_set *head, const struct param_set *from);
 
+/* Aligns the rows from n_old on with those before: gamma = mean |w_old| / mean |w_new| scales them. Nothing happens where
+ * either mean is 0. */
+NODISCARD enum der_status head_align(struct param_set *head, int64_t n_old);
+
 /* *out: the head without the columns that are not listed, in training, with its velocities if it has any.
  * cols [n_cols] ascending. */
 NODISCARD enum der_status head_select(const struct param_set *head, const int32_t *cols,

@@ -152,6 +152,26 @@ static void test_select_keeps_the_listed_columns(void **state)
     param_set_free(head);
 }
 
+/* Rows of lengths 1 and 3 before, 5 and 3 behind: the mean of the new ones becomes 2, the others stay. */
+static void test_align_gives_new_rows_the_length_of_old_ones(void **state)
+{
+    struct fixture *f = *state;
+    static const float weights[ROWS * 2] = {1, 0, 0, -3, 3, 4, -3, 0};
+    static const float want[ROWS * 2] = {1, 0, 0, -3, 1.5f, 2, -1.5f, 0};
+    float got[ROWS * 2];
+    struct param_set *head = make(f, ROWS, 2, INIT_ZERO, 0);
+    assert_ok(f->ctx, head_align(head, 2)); /* nothing to go by: they stay 0 */
+    assert_ok(f->ctx, param_read(head, 0, got));
+    for (int i = 0; i < ROWS * 2; i++)
+        assert_true(got[i] == 0.0f);
+    assert_ok(f->ctx, param_write(head, 0, weights));
+    assert_ok(f->ctx, head_align(head, 2));
+    assert_ok(f->ctx, param_read(head, 0, got));
+    for (int i = 0; i < ROWS * 2; i++)
+        assert_true(got[i] == want[i]);
+    param_set_free(head);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -159,6 +179,7 @@ int main(void)
         TEST(test_a_head_is_one_trainable_matrix),
         TEST(test_reset_draws_uniform_weights_and_leaves_the_velocity),
         TEST(test_inherit_copies_what_both_heads_have),
+        TEST(test_align_gives_new_rows_the_length_of_old_ones),
         TEST(test_select_keeps_the_listed_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

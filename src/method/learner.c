@@ -1,6 +1,7 @@
 #include "method/learner_internal.h"
 
 #include "core/rng.h"
+#include "method/head.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -131,7 +132,7 @@ enum der_status learner_new(struct backend *be, const struct learner_options *op
     return DER_OK;
 }
 
-static void drop_extractors(struct learner *learner)
+void learner_drop_extractors(struct learner *learner)
 {
     while (learner->n_extractors > 0)
         extractor_free(learner->extractors[--learner->n_extractors]);
@@ -143,10 +144,11 @@ void learner_free(struct learner *learner)
         return;
     learner_close_features(learner);
     resident_fini(&learner->resident);
-    drop_extractors(learner);
+    learner_drop_extractors(learner);
     extractor_free(learner->last_full);
     param_set_free(learner->last_masks);
     param_set_free(learner->classifier);
+    param_set_free(learner->trained_head);
     exemplars_free(learner->memory);
     mem_free(&learner->be->ctx->mem, learner);
 }
@@ -201,16 +203,28 @@ static enum der_status balance(struct learner *learner, const struct data_view *
     return DER_OK;
 }
 
-/* The first stage; or, in a step that goes on behind it, what it left. */
+struct param_set *learner_trained_head(const struct learner *learner)
+{
+    return learner->trained_head ? learner->trained_head : learner->classifier;
+}
+
+/* The first stage; or, in a step that goes on behind it, what it left. A single extractor is replaced: at once, or,
+ * where it is the teacher, by the stage. */
 static enum der_status represent(struct learner *learner, const struct data_view *view, int n_new,
                                  const struct train_hooks *hooks)
 {
+    const struct config *config = &learner->options.config;
     struct param_set *classifier;
-    if (learner->from && learner->from->state.point.phase == PHASE_CLASSIFIER)
+    const bool is_over = learner->from && learner->from->state.point.phase == PHASE_CLASSIFIER;
+    if (!config->expand && (config->distill == DISTILL_NONE || is_over))
+        learner_drop_extractors(learner);
+    if (is_over)
         return learner_restore_newest(learner);
     enum der_status status = learn_representation(learner, view, n_new, hooks, &classifier);
     param_set_free(learner->classifier);
     learner->classifier = classifier;
+    param_set_free(learner->trained_head);
+    learner->trained_head = NULL;
     return status;
 }
 
@@ -219,8 +233,6 @@ static enum der_status learn(struct learner *learner, const struct data_view *vi
 {
     const struct config *config = &learner->options.config;
     learner_close_features(learner);
-    if (!config->expand)
-        drop_extractors(learner);
     if (config->method == METHOD_JOINT) {
         extractor_free(learner->last_full);
         learner->last_full = NULL;
@@ -231,9 +243,12 @@ static enum der_status learn(struct learner *learner, const struct data_view *vi
     learner_open_features(learner);
     if (config->second_stage && learner->step > 0)
         TRY(balance(learner, view, hooks));
+    if (config->readout == READOUT_ALIGNED && learner->step > 0)
+        TRY(head_align(learner->classifier, learner->n_classes - n_new));
     if (config->method == METHOD_JOINT)
         return DER_OK;
-    return learner_remember(learner, learner->n_classes - n_new);
+    TRY(learner_remember(learner, learner->n_classes - n_new));
+    return config->readout == READOUT_MEANS ? learner_read_means(learner) : DER_OK;
 }
 
 enum der_status learner_step(struct learner *learner, int n_new, const struct train_hooks *hooks)

@@ -5,6 +5,9 @@
  *             pruned to what its masks keep; then the classifier, trained anew on a balanced subset
  *   finetune  one extractor that is trained on, and the same second stage
  *   joint     one fresh network a step, trained on all images of all classes so far: the bound
+ *   icarl     one extractor that is trained on, with what it was before as a teacher; classified by the
+ *             nearest mean of exemplars
+ *   wa        the same, whose classifier's new rows are made as long as the old ones
  *
  * A few images of every class are kept for the next steps (joint keeps them all). New images of classes that
  * are known already may join: they are trained on with a step and compete for the places of their class.
@@ -70,7 +73,9 @@ struct learner {
     struct extractor *last_full;  /* the newest extractor before pruning: the next one starts so */
     struct param_set *last_masks; /* its masks: what pruning kept of it; NULL without pruning */
     struct param_set *classifier; /* "classifier.weight" [n_classes, feature_dim] */
-    double temperature;           /* that the classifier was trained at */
+    struct param_set
+        *trained_head;  /* what training left, where the classifier is another; or NULL */
+    double temperature; /* that the classifier was trained at */
     struct exemplars *memory;
     struct resident resident;      /* images that the back end holds */
     struct desks desks;            /* of the finished step */
@@ -108,7 +113,7 @@ NODISCARD enum der_status learner_refresh(struct learner *learner, const struct 
 NODISCARD enum der_status learner_adopt(struct learner *learner, struct model *model,
                                         struct exemplars **memory);
 
-/* The last extractor at full width and its masks, from a state between steps. */
+/* The last extractor at full width, its masks and the trained head, from a state between steps. */
 NODISCARD enum der_status learner_restore_full(struct learner *learner, struct state_file *from);
 
 /* What a state between steps has to hold. The learner's parameters are borrowed. */
@@ -118,7 +123,8 @@ struct stage_point learner_point(const struct learner *learner);
 struct model learner_model(const struct learner *learner, const char *const *classes);
 
 /* The other way round: everything is moved out into a model of its own, which the caller frees with model_free,
- * and the last extractor at full width. The learner can only be freed then. */
+ * and the last extractor at full width. Not where the classifier is not what was trained. The learner can only be
+ * freed then. */
 NODISCARD enum der_status learner_hand_over(struct learner *learner, const char *const *classes,
                                             struct model **model, struct extractor **last_full);
 

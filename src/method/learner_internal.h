@@ -42,6 +42,11 @@ const char *learner_stage_name(const struct learner *learner, enum learner_stage
 /* The first step has a schedule of its own. */
 const struct schedule *learner_schedule(const struct learner *learner);
 
+void learner_drop_extractors(struct learner *learner);
+
+/* H_{t-1} as training left it; NULL before the first step. */
+struct param_set *learner_trained_head(const struct learner *learner);
+
 /* Makes the features of the present extractors ready to be read; older programs are dropped. */
 void learner_open_features(struct learner *learner);
 void learner_close_features(struct learner *learner);
@@ -69,6 +74,11 @@ NODISCARD enum der_status learner_check_epoch(const struct learner *learner, int
 /* Adds the last extractor at full width, and its masks, to what a state holds. */
 void learner_add_last(const struct learner *learner, struct stage_point *point);
 
+/* The same for the trained head, where the classifier is another one; and that head out of the state that the present
+ * step goes on from, if it does. */
+void learner_add_trained_head(const struct learner *learner, struct stage_point *point);
+NODISCARD enum der_status learner_restore_trained_head(struct learner *learner);
+
 /* The pruned extractor and the full one of a step whose first stage is over. */
 NODISCARD enum der_status learner_restore_newest(struct learner *learner);
 
@@ -92,5 +102,9 @@ NODISCARD enum der_status reading_features(struct reading *reading, const struct
 /* remember.c: shortens the memory, adds the classes from `first` on, ranked by herding, and ranks those before
  * it again that images have joined. */
 NODISCARD enum der_status learner_remember(struct learner *learner, int first);
+
+/* means.c: the classifier becomes one whose rows are the means of the exemplars' features; what was trained stays
+ * with the learner, for the next step. */
+NODISCARD enum der_status learner_read_means(struct learner *learner);
 
 #endif

@@ -3,6 +3,7 @@
  * what was saved.
  */
 #include "method/learner_internal.h"
+#include "method/head.h"
 #include "method/masks.h"
 
 #include <der/version.h>
@@ -32,10 +33,18 @@ void learner_add_last(const struct learner *learner, struct stage_point *point)
             (struct state_module){"last_masks.", learner->last_masks, false};
 }
 
+void learner_add_trained_head(const struct learner *learner, struct stage_point *point)
+{
+    if (learner->trained_head)
+        point->modules[point->n_modules++] =
+            (struct state_module){"trained_head.", learner->trained_head, false};
+}
+
 struct stage_point learner_point(const struct learner *learner)
 {
     struct stage_point point = {.phase = PHASE_BETWEEN};
     learner_add_last(learner, &point);
+    learner_add_trained_head(learner, &point);
     return point;
 }
 
@@ -78,9 +87,35 @@ static enum der_status restore_last(struct learner *learner, struct state_file *
     return learner->options.config.prune ? restore_masks(learner, from) : DER_OK;
 }
 
+/* The trained head has the shape of the classifier that took its place. */
+static enum der_status restore_trained_head(struct learner *learner, struct state_file *from)
+{
+    struct param_set *head;
+    if (learner->options.config.readout != READOUT_MEANS || !learner->classifier)
+        return DER_OK;
+    const struct param *row = &learner->classifier->items[0];
+    TRY(head_new(learner->be, row->name, row->shape.dim[0], row->shape.dim[1], INIT_ZERO, 0, 0,
+                 &head));
+    param_set_freeze(head);
+    enum der_status status = state_restore(from, "trained_head.", head, false);
+    if (status != DER_OK) {
+        param_set_free(head);
+        return status;
+    }
+    param_set_free(learner->trained_head);
+    learner->trained_head = head;
+    return DER_OK;
+}
+
+enum der_status learner_restore_trained_head(struct learner *learner)
+{
+    return learner->from ? restore_trained_head(learner, learner->from) : DER_OK;
+}
+
 enum der_status learner_restore_full(struct learner *learner, struct state_file *from)
 {
     TRY(restore_last(learner, from));
+    TRY(restore_trained_head(learner, from));
     return state_check_done(from);
 }
 

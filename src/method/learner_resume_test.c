@@ -27,7 +27,7 @@ static const char *const SETTINGS[] = {"memory=12",      "batch=16",        "epo
 struct fixture {
     struct learner_data data;
     struct scratch scratch;
-    struct incremental *no_tests;
+    struct incremental *tests; /* none, unless a test adds some */
     double measured[8];
     int n_saved; /* states written: scratch/0, scratch/1 ... */
 };
@@ -39,8 +39,9 @@ static enum der_status keep(void *user, const struct stage_point *point)
     char name[16];
     (void)snprintf(name, sizeof name, "%d", f->n_saved++);
     struct run_state state = {.point = *point,
+                              .step = point->phase == PHASE_BETWEEN ? 1 : 0,
                               .n_steps = 2,
-                              .metrics = f->no_tests,
+                              .metrics = f->tests,
                               .representation = f->measured,
                               .reference = f->measured + 4};
     return state_write(f->data.ctx, NULL, scratch_path(&f->scratch, name), &state);
@@ -53,7 +54,7 @@ static int set_up(void **state)
     scratch_init(&f.scratch);
     learner_data_open(&f.data, test_backend(), "synth:classes=4,train=20,test=5,size=12,seed=1",
                       0.08);
-    assert_ok(f.data.ctx, incremental_new(f.data.ctx, &f.no_tests));
+    assert_ok(f.data.ctx, incremental_new(f.data.ctx, &f.tests));
     *state = &f;
     return 0;
 }
@@ -61,7 +62,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct fixture *f = *state;
-    incremental_free(f->no_tests);
+    incremental_free(f->tests);
     learner_data_close(&f->data);
     scratch_fini(&f->scratch);
     return 0;
@@ -144,6 +145,10 @@ static void assert_same_last(struct fixture *f, const struct learner *a, const s
     assert_int_equal(b->last_masks != NULL, f->data.options.config.prune);
     if (a->last_masks)
         assert_same_set(f, a->last_masks, b->last_masks);
+    assert_int_equal(a->trained_head != NULL, f->data.options.config.readout == READOUT_MEANS);
+    assert_int_equal(b->trained_head != NULL, a->trained_head != NULL);
+    if (a->trained_head)
+        assert_same_set(f, a->trained_head, b->trained_head);
 }
 
 /* The newest extractor is what pruning leaves of the one at full width, also where it was cut long before the end. */
@@ -229,6 +234,59 @@ static void test_joint_training_goes_on_from_every_epoch(void **state)
     check_every_epoch(f, EPOCHS);
 }
 
+static void test_wa_goes_on_from_every_epoch(void **state)
+{
+    struct fixture *f = *state;
+    use_method(f, METHOD_WA);
+    check_every_epoch(f, EPOCHS);
+}
+
+/* Its teacher's head is not the model's, whose rows are means. */
+static void test_icarl_goes_on_from_every_epoch(void **state)
+{
+    struct fixture *f = *state;
+    use_method(f, METHOD_ICARL);
+    check_every_epoch(f, EPOCHS);
+}
+
+static void test_a_taught_network_with_a_second_stage_goes_on_from_every_epoch(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const settings[] = {"distill=added"};
+    use_method(f, METHOD_FINETUNE);
+    assert_ok(f->data.ctx, config_apply(f->data.ctx, &f->data.options.config, settings, 1));
+    check_every_epoch(f, EPOCHS + HEAD_EPOCHS);
+}
+
+/* Between steps, too, the trained head is kept. */
+static void test_means_are_not_what_the_next_step_inherits(void **state)
+{
+    struct fixture *f = *state;
+    struct state_file *from;
+    int64_t counts[PER_STEP] = {5, 5};
+    const struct incremental_step tested = {
+        .n_classes = PER_STEP, .n = counts, .top1 = counts, .top5 = counts};
+    use_method(f, METHOD_ICARL);
+    assert_ok(f->data.ctx, incremental_add(f->tests, &tested));
+    struct learner *whole = new_learner(f, 0);
+    assert_ok(f->data.ctx, learner_step(whole, PER_STEP, NULL));
+    save(f, whole, "model1", "exemplars1");
+    const struct stage_point point = learner_point(whole);
+    assert_int_equal(keep(f, &point), DER_OK);
+    struct learner *learner = restored(f);
+    assert_ok(f->data.ctx, state_open(f->data.ctx, NULL, scratch_path(&f->scratch, "0"), &from));
+    assert_ok(f->data.ctx, learner_restore_full(learner, from));
+    state_close(from);
+    assert_same_last(f, learner, whole);
+    struct learner *both[] = {whole, learner};
+    for (int i = 0; i < 2; i++)
+        assert_ok(f->data.ctx, learner_step(both[i], PER_STEP, NULL));
+    assert_same_last(f, learner, whole);
+    assert_same_set(f, learner->classifier, whole->classifier);
+    learner_free(learner);
+    learner_free(whole);
+}
+
 static void test_a_state_past_the_last_epoch_is_refused(void **state)
 {
     struct fixture *f = *state;
@@ -292,6 +350,10 @@ int main(void)
         TEST(test_the_hard_phase_tells_what_the_masks_keep),
         TEST(test_finetuning_goes_on_from_every_epoch),
         TEST(test_joint_training_goes_on_from_every_epoch),
+        TEST(test_wa_goes_on_from_every_epoch),
+        TEST(test_icarl_goes_on_from_every_epoch),
+        TEST(test_a_taught_network_with_a_second_stage_goes_on_from_every_epoch),
+        TEST(test_means_are_not_what_the_next_step_inherits),
         TEST(test_a_state_past_the_last_epoch_is_refused),
     };
     if (!test_backend_is_here())

@@ -10,6 +10,8 @@ int objective_losses(const struct objective *objective, const char *names[STAGE_
     names[n++] = "main";
     if (objective->auxiliary)
         names[n++] = "auxiliary";
+    if (objective->teacher)
+        names[n++] = "distillation";
     if (objective->masks)
         names[n++] = "sparsity";
     return n;
@@ -41,42 +43,79 @@ static void note_sparsity(const struct objective *o, struct assembly_io *io)
 
 /* Old classes are label 0 of H_a, new ones 1, 2, ... */
 static enum der_status add_auxiliary(const struct objective *o, struct graph *g,
-                                     struct assembly_io *io, int feature)
+                                     struct assembly_io *io, int feature, struct param_use **use)
 {
-    struct param_use *use;
     int logits;
     int lambda_a;
     struct xent_options options = {.label_shift = o->n_old - 1, .clamp_low = true};
-    TRY(assembly_attach(g, io, o->auxiliary, true, &use));
+    TRY(assembly_attach(g, io, o->auxiliary, true, use));
     TRY(assembly_scalar(g, io, OBJECTIVE_LAMBDA_A, "lambda_a", &lambda_a));
-    TRY(graph_linear(g, feature, use->value[0], NO_VALUE, &logits));
+    TRY(graph_linear(g, feature, (*use)->value[0], NO_VALUE, &logits));
     return graph_softmax_xent(g, logits, io->labels, lambda_a, &options, &io->loss[1]);
 }
 
+/* The old classes, as the network before this step sees the images. */
+static enum der_status add_distillation(const struct objective *o, struct graph *g,
+                                        struct assembly_io *io, int logits)
+{
+    struct param_use *use;
+    int known;
+    int lambda_d;
+    struct distill_options options = {.count = o->n_old,
+                                      .temperature = (float)o->config->distill_temperature};
+    TRY(assembly_attach(g, io, o->teacher, false, &use));
+    TRY(assembly_scalar(g, io, OBJECTIVE_LAMBDA_D, "lambda_d", &lambda_d));
+    TRY(graph_linear(g, io->matrix, use->value[0], NO_VALUE, &known));
+    return graph_distill(g, logits, known, lambda_d, &options, &io->loss[1]);
+}
+
+/* What learns. */
+struct learning {
+    struct param_use *net, *head;
+    struct param_use *auxiliary, *masks; /* or NULL */
+};
+
 static enum der_status add_updates(const struct objective *o, struct graph *g,
-                                   struct assembly_io *io, struct param_use *masks)
+                                   struct assembly_io *io, struct learning *learning)
 {
     const struct config *config = o->config;
-    struct param_use *weights[ASSEMBLY_MAX_USES];
-    int n = 0;
-    for (int i = 0; i < io->n_uses; i++) {
+    const int lr = io->scalar[OBJECTIVE_LR];
+    struct param_use *weights[ASSEMBLY_MAX_USES] = {learning->net};
+    int n = 1;
+    if (!config->classifier_positive)
+        weights[n++] = learning->head;
+    if (learning->auxiliary)
+        weights[n++] = learning->auxiliary;
+    for (int i = 0; i < io->n_uses; i++)
         params_note_grads(&io->use[i], g);
-        if (&io->use[i] != masks)
-            weights[n++] = &io->use[i];
-    }
     struct sgd_attr sgd = {.momentum = (float)config->momentum,
                            .decay = (float)config->decay,
                            .gain = 1.0f,
                            .low = -INFINITY,
                            .high = INFINITY};
-    TRY(params_sgd(weights, n, g, io->scalar[OBJECTIVE_LR], &sgd));
-    if (!masks)
+    TRY(params_sgd(weights, n, g, lr, &sgd));
+    if (config->classifier_positive) {
+        sgd.low = 0.0f;
+        TRY(params_sgd(&learning->head, 1, g, lr, &sgd));
+    }
+    if (!learning->masks)
         return DER_OK;
     sgd.decay = 0.0f; /* it would pull e towards indecision */
     sgd.gain = (float)config->mask_gain;
     sgd.low = -(float)config->mask_clamp;
     sgd.high = (float)config->mask_clamp;
-    return params_sgd(&masks, 1, g, io->scalar[OBJECTIVE_LR], &sgd);
+    return params_sgd(&learning->masks, 1, g, lr, &sgd);
+}
+
+/* u: a teacher has the frozen columns for itself. */
+static enum der_status add_super_feature(const struct objective *o, struct graph *g,
+                                         const struct assembly_io *io, int feature, int *u)
+{
+    const int64_t own = resnet_feature_dim(&o->extractor->spec);
+    *u = feature;
+    if (o->teacher)
+        return DER_OK;
+    return graph_join(g, feature, io->matrix, o->head->items[0].shape.dim[1] - own, u);
 }
 
 enum der_status objective_describe(void *self, struct graph *g, struct assembly_io *io)
@@ -84,34 +123,34 @@ enum der_status objective_describe(void *self, struct graph *g, struct assembly_
     const struct objective *o = self;
     const struct resnet_spec *spec = &o->extractor->spec;
     const char *names[STAGE_MAX_LOSSES];
-    struct param_use *net;
-    struct param_use *head;
-    struct param_use *masks = NULL;
+    struct learning learning = {0};
     int m[RESNET_MAX_MASKS];
     int lr;
-    int one;
+    int weight;
     int feature;
-    int joined;
+    int u;
     int logits;
     io->n_losses = objective_losses(o, names);
     TRY(assembly_scalar(g, io, OBJECTIVE_LR, "lr", &lr));
-    TRY(assembly_scalar(g, io, OBJECTIVE_ONE, "one", &one));
+    TRY(assembly_scalar(g, io, OBJECTIVE_MAIN, "w", &weight));
     if (o->whole)
         note_sparsity(o, io);
     else if (o->masks)
-        TRY(add_masks(o, g, io, &masks, m));
-    TRY(assembly_attach(g, io, o->extractor->params, true, &net));
-    TRY(assembly_attach(g, io, o->head, true, &head));
-    struct resnet_io net_io = {.image = io->image, .masks = masks ? m : NULL, .training = true};
-    TRY(resnet_build(spec, g, net, &net_io, &feature));
-    int64_t first = o->head->items[0].shape.dim[1] - resnet_feature_dim(spec);
-    TRY(graph_join(g, feature, io->matrix, first, &joined));
-    TRY(graph_linear(g, joined, head->value[0], NO_VALUE, &logits));
-    TRY(graph_softmax_xent(g, logits, io->labels, one, NULL, &io->loss[0]));
+        TRY(add_masks(o, g, io, &learning.masks, m));
+    TRY(assembly_attach(g, io, o->extractor->params, true, &learning.net));
+    TRY(assembly_attach(g, io, o->head, true, &learning.head));
+    struct resnet_io net_io = {
+        .image = io->image, .masks = learning.masks ? m : NULL, .training = true};
+    TRY(resnet_build(spec, g, learning.net, &net_io, &feature));
+    TRY(add_super_feature(o, g, io, feature, &u));
+    TRY(graph_linear(g, u, learning.head->value[0], NO_VALUE, &logits));
+    TRY(graph_softmax_xent(g, logits, io->labels, weight, NULL, &io->loss[0]));
     TRY(graph_rank(g, logits, io->labels, 0, 0, &io->rank));
     if (o->auxiliary)
-        TRY(add_auxiliary(o, g, io, feature));
+        TRY(add_auxiliary(o, g, io, feature, &learning.auxiliary));
+    if (o->teacher)
+        TRY(add_distillation(o, g, io, logits));
     TRY(graph_fuse(g));
     TRY(graph_backward(g));
-    return add_updates(o, g, io, masks);
+    return add_updates(o, g, io, &learning);
 }

@@ -52,6 +52,9 @@ static enum der_status new_reference(const struct learner *learner, struct learn
     options.config.expand = false;
     options.config.auxiliary = false;
     options.config.prune = false;
+    options.config.distill = DISTILL_NONE;
+    options.config.readout = READOUT_TRAINED;
+    options.config.classifier_positive = false;
     options.init = NULL;
     options.is_reference = true;
     options.steps_before = learner_step_number(learner) - 1; /* it belongs to the step to come */

@@ -3,7 +3,8 @@
  * which of its channels stay. The objective is in objective.h; here is when what happens to it:
  *
  *     epoch 0                F_t starts where F_{t-1} ended before it was pruned, e anew, leaning towards the
- *                            channels that F_{t-1} kept
+ *                            channels that F_{t-1} kept; a network that is trained on may have what it was before
+ *                            for a teacher
  *     end of the warm-up     both heads start anew
  *     soft epochs            s rises within every epoch; lambda_s follows the wanted size, if there is one
  *     hard_epoch             m = [e > 0]: the channels that are off are cut out, and what is left trains on, so
@@ -38,6 +39,13 @@ struct representation {
 static uint32_t stream_of(const struct representation *r, int which)
 {
     return (uint32_t)(r->learner->step * STREAMS + which);
+}
+
+/* H_{t-1}, where this step is taught by it. */
+static struct param_set *teacher_of(const struct learner *learner)
+{
+    const bool is_taught = learner->options.config.distill != DISTILL_NONE && learner->step > 0;
+    return is_taught ? learner_trained_head(learner) : NULL;
 }
 
 static bool has_auxiliary(const struct learner *learner)
@@ -83,10 +91,11 @@ static enum der_status note_size(struct representation *r)
                              &r->learner->kept_params);
 }
 
+/* The matrix has the frozen features and, unless these are a teacher's, those of F_t. */
 static void open_desks(struct representation *r, const struct resnet_spec *spec)
 {
-    struct learner *learner = r->learner;
-    learner_desks(learner, learner_feature_dim(learner) + resnet_feature_dim(spec), &r->desks);
+    const int64_t own = r->objective.teacher ? 0 : resnet_feature_dim(spec);
+    learner_desks(r->learner, learner_feature_dim(r->learner) + own, &r->desks);
 }
 
 /* From here on the matrix is as wide as what the masks keep. */
@@ -160,12 +169,22 @@ static double steepness(const struct representation *r, const struct moment *now
     return 1.0 / s_max + (s_max - 1.0 / s_max) * share;
 }
 
+/* lambda: old classes of all. */
+static double old_share(const struct representation *r)
+{
+    const int n_old = r->learner->n_classes;
+    return (double)n_old / (double)(n_old + r->n_new);
+}
+
 static void fill_scalars(void *self, const struct moment *now, float *scalars)
 {
     const struct representation *r = self;
+    const struct config *config = &r->learner->options.config;
+    const bool shares = r->objective.teacher && config->distill == DISTILL_SHARED;
     scalars[OBJECTIVE_LR] = (float)now->lr;
-    scalars[OBJECTIVE_ONE] = 1.0f;
-    scalars[OBJECTIVE_LAMBDA_A] = (float)r->learner->options.config.lambda_a;
+    scalars[OBJECTIVE_MAIN] = (float)(shares ? 1.0 - old_share(r) : 1.0);
+    scalars[OBJECTIVE_LAMBDA_D] = (float)(shares ? old_share(r) : 1.0);
+    scalars[OBJECTIVE_LAMBDA_A] = (float)config->lambda_a;
     scalars[OBJECTIVE_LAMBDA_S] = (float)r->pressure.lambda_s;
     scalars[OBJECTIVE_S] = (float)steepness(r, now);
 }
@@ -209,6 +228,7 @@ static enum der_status save(void *self, int epochs_done)
     point.n_modules = list_moving(r, point.modules);
     if (r->objective.whole)
         point.n_modules += list_resting(r, point.modules + point.n_modules);
+    learner_add_trained_head(r->learner, &point);
     return saver->save(saver->user, &point);
 }
 
@@ -244,15 +264,16 @@ static enum der_status new_heads(struct representation *r)
     struct learner *learner = r->learner;
     const struct config *config = &learner->options.config;
     int n_classes = learner->n_classes + r->n_new;
-    TRY(head_new(learner->be, "classifier.weight", n_classes, r->desks.feature_dim,
-                 INIT_LINEAR_NORMAL, config->seed, stream_of(r, STREAM_HEAD), &r->objective.head));
+    int64_t own = resnet_feature_dim(&learner->options.spec);
+    int64_t columns = r->objective.teacher ? own : r->desks.feature_dim;
+    TRY(head_new(learner->be, "classifier.weight", n_classes, columns, INIT_LINEAR_NORMAL,
+                 config->seed, stream_of(r, STREAM_HEAD), &r->objective.head));
     if (config->classifier_init == CLASSIFIER_INHERIT && learner->classifier)
-        TRY(head_inherit(r->objective.head, learner->classifier));
+        TRY(head_inherit(r->objective.head, learner_trained_head(learner)));
     if (!has_auxiliary(learner))
         return DER_OK;
-    return head_new(learner->be, "auxiliary.weight", r->n_new + 1,
-                    resnet_feature_dim(&learner->options.spec), INIT_LINEAR_NORMAL, config->seed,
-                    stream_of(r, STREAM_AUXILIARY), &r->objective.auxiliary);
+    return head_new(learner->be, "auxiliary.weight", r->n_new + 1, own, INIT_LINEAR_NORMAL,
+                    config->seed, stream_of(r, STREAM_AUXILIARY), &r->objective.auxiliary);
 }
 
 /* The weights that F_t starts with work together in the channels that F_{t-1} kept. */
@@ -282,6 +303,7 @@ static enum der_status open_stage(struct representation *r)
         pressure_begin_low(&r->pressure);
     r->objective.config = config;
     r->objective.n_old = learner->n_classes;
+    r->objective.teacher = teacher_of(learner);
     open_desks(r, &learner->options.spec);
     TRY(new_extractor(r));
     TRY(new_heads(r));
@@ -334,6 +356,15 @@ static void close_stage(struct representation *r)
     buffer_free(r->scalars);
 }
 
+/* The network goes on as what it has become. */
+static void retire_teacher(struct representation *r)
+{
+    assembly_cache_fini(&r->assemblies);
+    desks_fini(&r->desks);
+    learner_drop_extractors(r->learner);
+    r->objective.teacher = NULL;
+}
+
 /* Hands the trained extractor over, pruned where there are masks. */
 static enum der_status hand_over(struct representation *r, struct param_set **classifier)
 {
@@ -342,6 +373,8 @@ static enum der_status hand_over(struct representation *r, struct param_set **cl
     if (o->masks && !o->whole)
         TRY(harden(r));
     TRY(o->masks ? objective_mend(o) : extractor_copy(o->extractor, &o->whole));
+    if (o->teacher)
+        retire_teacher(r);
     param_set_freeze(o->extractor->params);
     param_set_freeze(o->head);
     learner->extractors[learner->n_extractors++] = o->extractor;
@@ -366,7 +399,9 @@ enum der_status learn_representation(struct learner *learner, const struct data_
     char name[LEARNER_STAGE_NAME];
     int first_epoch = 0;
     *classifier = NULL;
-    enum der_status status = open_stage(&r);
+    enum der_status status = learner_restore_trained_head(learner);
+    if (status == DER_OK)
+        status = open_stage(&r);
     if (status == DER_OK && learner->from)
         status = restore(&r, &first_epoch);
     if (status == DER_OK) {

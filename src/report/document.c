@@ -50,10 +50,12 @@ void document_names(const char *const *paths, int n, const char **names)
 /* The row of the paper that a run is about. */
 static const char *paper_row(const struct config *config)
 {
-    if (config->method == METHOD_FINETUNE)
-        return "finetune";
-    if (config->method == METHOD_JOINT)
-        return "joint";
+    static const char *const others[] = {[METHOD_FINETUNE] = "finetune",
+                                         [METHOD_JOINT] = "joint",
+                                         [METHOD_ICARL] = "icarl",
+                                         [METHOD_WA] = "wa"};
+    if (config->method != METHOD_DER)
+        return others[config->method];
     if (config->prune)
         return "der";
     return config->auxiliary ? "der-wop" : "der-noaux";

@@ -1,8 +1,8 @@
 /*
  * The program that DER trains a new extractor with, as method/objective.h describes it and an
  * assembly runs it, against PyTorch: a frozen, pruned extractor in front, three iterations with soft
- * masks, then three with hard ones. Losses, every gradient, and after each update every parameter,
- * running statistic and mask.
+ * masks, then three with hard ones; and one network that is trained on with its former self as a teacher. Losses, every
+ * gradient, and after each update every parameter, running statistic and mask.
  */
 #include "method/head.h"
 #include "method/masks.h"
@@ -15,10 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The same numbers stand in tools/golden/der.py. */
-enum { N_OLD = 4, N_NEW = 3, BATCH = 6, N_SOFT = 3, N_ITERATIONS = 6 };
+/* The same numbers stand in tools/golden/der.py and taught.py. */
+enum { N_OLD = 4, N_NEW = 3, BATCH = 6, N_SOFT = 3, N_ITERATIONS = 6, N_TAUGHT = 3 };
 enum { EMPTY_MASK = 5 }; /* has no e above 0: its largest keeps a channel */
-enum { N_LOSSES = 3, NAME_MAX_CHARS = 32, MASK_MAX_CHANNELS = 16 };
+enum { MAX_LOSSES = 3, NAME_MAX_CHARS = 32, MASK_MAX_CHANNELS = 16 };
 static const struct config CONFIG = {.momentum = 0.9,
                                      .decay = 5e-4,
                                      .lambda_a = 0.6,
@@ -27,6 +27,12 @@ static const struct config CONFIG = {.momentum = 0.9,
                                      .mask_gain = 5.0,
                                      .s_max = 400.0,
                                      .mask_clamp = 1.25};
+static const struct config TAUGHT = {.momentum = 0.9,
+                                     .decay = 5e-4,
+                                     .distill = DISTILL_SHARED,
+                                     .distill_temperature = 2.0,
+                                     .classifier_positive = true};
+#define OLD_SHARE ((float)N_OLD / (float)(N_OLD + N_NEW))
 
 /* All values between two ops are float32, against float64 in PyTorch, so that a gradient is right to
  * some 1e-6 of its size: an NMSE of 1e-12, where `ref` is. `cpu` sums in float32 too. */
@@ -43,6 +49,7 @@ struct step {
     struct golden_rig rig;
     uint32_t seed;
     struct extractor *frozen;
+    struct param_set *teacher; /* its head, where it teaches */
     struct objective objective;
     struct desks desks;
     struct buffer *scalars;
@@ -93,12 +100,39 @@ static void make_parts(struct step *step)
     assert_ok(ctx, buffer_new(be, ASSEMBLY_MAX_SCALARS * sizeof(float), &step->scalars));
 }
 
-static void step_init(struct step *step, const struct backend_ops *ops)
+/* The same where the network that was is the teacher of the one that becomes. */
+static void make_taught(struct step *step)
 {
-    *step = (struct step){.file = golden_open("der_objective")};
+    struct der_ctx *ctx = step->rig.ctx;
+    struct backend *be = step->rig.be;
+    struct objective *o = &step->objective;
+    struct resnet_spec spec;
+    golden_spec(&spec, golden_text(step->file, "trained"));
+    int64_t own = resnet_feature_dim(&spec);
+    *o = (struct objective){.config = &TAUGHT, .n_old = N_OLD};
+    assert_ok(ctx, extractor_new(be, &spec, &step->frozen));
+    assert_ok(ctx, extractor_new(be, &spec, &o->extractor));
+    assert_ok(ctx, param_set_thaw(o->extractor->params));
+    assert_ok(ctx,
+              head_new(be, "classifier.weight", N_OLD + N_NEW, own, INIT_ZERO, 0, 0, &o->head));
+    assert_ok(ctx, head_new(be, "classifier.weight", N_OLD, own, INIT_ZERO, 0, 0, &step->teacher));
+    param_set_freeze(step->teacher);
+    golden_fill(step->frozen->params, step->seed + 1);
+    golden_fill(step->teacher, step->seed + 1);
+    golden_fill(o->extractor->params, step->seed);
+    golden_fill(o->head, step->seed);
+    o->teacher = step->teacher;
+    desks_init(&step->desks, be, &spec, own);
+    assert_ok(ctx, buffer_new(be, ASSEMBLY_MAX_SCALARS * sizeof(float), &step->scalars));
+}
+
+static void step_init(struct step *step, const struct backend_ops *ops, const char *file,
+                      void (*make)(struct step *step))
+{
+    *step = (struct step){.file = golden_open(file)};
     golden_rig_init(&step->rig, ops);
     step->seed = golden_seed(step->file);
-    make_parts(step);
+    make(step);
     struct assembly_plan plan = {.be = step->rig.be,
                                  .frozen = &step->frozen,
                                  .n_frozen = 1,
@@ -116,6 +150,7 @@ static void step_fini(struct step *step)
     desks_fini(&step->desks);
     buffer_free(step->scalars);
     extractor_free(step->frozen);
+    param_set_free(step->teacher);
     extractor_free(step->objective.extractor);
     param_set_free(step->objective.head);
     param_set_free(step->objective.auxiliary);
@@ -142,13 +177,21 @@ static void write_batch(struct step *step, int number)
     free(image);
 }
 
+static void run_with(struct step *step, int number, const float scalars[OBJECTIVE_SCALARS])
+{
+    write_batch(step, number);
+    assert_ok(step->rig.ctx,
+              buffer_write(step->scalars, 0, scalars, OBJECTIVE_SCALARS * sizeof *scalars));
+    assert_ok(step->rig.ctx, sequence_run(step->assembly->sequence));
+}
+
 static void run_iteration(struct step *step, int number)
 {
     const float *lr = golden_get(step->file, "lr")->data;
     const float *s = golden_get(step->file, "s")->data;
     const float scalars[OBJECTIVE_SCALARS] = {
         [OBJECTIVE_LR] = lr[number],
-        [OBJECTIVE_ONE] = 1.0f,
+        [OBJECTIVE_MAIN] = 1.0f,
         [OBJECTIVE_LAMBDA_A] = (float)CONFIG.lambda_a,
         [OBJECTIVE_LAMBDA_S] = (float)CONFIG.lambda_s,
         [OBJECTIVE_S] = s[number],
@@ -156,18 +199,28 @@ static void run_iteration(struct step *step, int number)
     assert_true((number < N_SOFT) == isfinite(s[number]));
     if (number == N_SOFT)
         assert_ok(step->rig.ctx, param_set_rest(step->objective.masks));
-    write_batch(step, number);
-    assert_ok(step->rig.ctx, buffer_write(step->scalars, 0, scalars, sizeof scalars));
-    assert_ok(step->rig.ctx, sequence_run(step->assembly->sequence));
+    run_with(step, number, scalars);
+}
+
+static void run_taught(struct step *step, int number)
+{
+    const float *lr = golden_get(step->file, "lr")->data;
+    const float scalars[OBJECTIVE_SCALARS] = {[OBJECTIVE_LR] = lr[number],
+                                              [OBJECTIVE_MAIN] = 1.0f - OLD_SHARE,
+                                              [OBJECTIVE_LAMBDA_D] = OLD_SHARE};
+    run_with(step, number, scalars);
 }
 
 static void check_losses(const struct step *step, int number)
 {
     const float *want = golden_get(step->file, "losses")->data;
-    float got[N_LOSSES];
-    assert_ok(step->rig.ctx, buffer_read(step->assembly->losses, 0, got, sizeof got));
-    for (int i = 0; i < N_LOSSES; i++) {
-        double value = (double)want[N_LOSSES * number + i];
+    const char *names[STAGE_MAX_LOSSES];
+    const int n = objective_losses(&step->objective, names);
+    float got[MAX_LOSSES];
+    assert_true(n <= MAX_LOSSES);
+    assert_ok(step->rig.ctx, buffer_read(step->assembly->losses, 0, got, (size_t)n * sizeof *got));
+    for (int i = 0; i < n; i++) {
+        double value = (double)want[n * number + i];
         if (!(fabs((double)got[i] - value) <= LOSS_TOLERANCE * value))
             fail_msg("%s, iteration %d, loss %d: %.8f, want %.8f", step->rig.be->ops->name, number,
                      i, (double)got[i], value);
@@ -184,7 +237,9 @@ static void check_iteration(const struct step *step, int number)
     (void)snprintf(after, sizeof after, "after%d/", number);
     check_losses(step, number);
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
-        if (number == 0 || number == N_SOFT)
+        if (!sets[i])
+            continue;
+        if (number == 0 || (o->masks && number == N_SOFT))
             golden_check_grads(sets[i], step->file, grads,
                                number == 0 ? GRAD_NMSE : HARD_GRAD_NMSE);
         golden_check_params(sets[i], PARAM_LEARNT, step->file, after, PARAM_NMSE);
@@ -197,9 +252,23 @@ static void test_soft_then_hard_iterations_agree_with_pytorch(void **state)
     (void)state;
     for (const struct backend_ops *const *ops = test_backends(); *ops; ops++) {
         struct step step;
-        step_init(&step, *ops);
+        step_init(&step, *ops, "der_objective", make_parts);
         for (int number = 0; number < N_ITERATIONS; number++) {
             run_iteration(&step, number);
+            check_iteration(&step, number);
+        }
+        step_fini(&step);
+    }
+}
+
+static void test_taught_iterations_agree_with_pytorch(void **state)
+{
+    (void)state;
+    for (const struct backend_ops *const *ops = test_backends(); *ops; ops++) {
+        struct step step;
+        step_init(&step, *ops, "taught_objective", make_taught);
+        for (int number = 0; number < N_TAUGHT; number++) {
+            run_taught(&step, number);
             check_iteration(&step, number);
         }
         step_fini(&step);
@@ -212,7 +281,7 @@ static void test_hard_sparsity_loss_counts_the_weights_that_stay(void **state)
     (void)state;
     struct step step;
     struct kept kept;
-    step_init(&step, backend_list()[0]);
+    step_init(&step, backend_list()[0], "der_objective", make_parts);
     for (int number = 0; number < N_SOFT; number++)
         run_iteration(&step, number);
     const struct resnet_spec *full = &step.objective.extractor->spec;
@@ -221,7 +290,7 @@ static void test_hard_sparsity_loss_counts_the_weights_that_stay(void **state)
     struct resnet_spec small = pruned_spec(full, &kept);
     const float *losses = golden_get(step.file, "losses")->data;
     double share = pruned_share(full, &small);
-    assert_true(fabs(share - (double)losses[N_LOSSES * N_SOFT + 2]) < 1e-7);
+    assert_true(fabs(share - (double)losses[MAX_LOSSES * N_SOFT + 2]) < 1e-7);
     kept_fini(step.rig.ctx, &kept);
     step_fini(&step);
 }
@@ -230,6 +299,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_soft_then_hard_iterations_agree_with_pytorch),
+        cmocka_unit_test(test_taught_iterations_agree_with_pytorch),
         cmocka_unit_test(test_hard_sparsity_loss_counts_the_weights_that_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,279 @@
+/*
+ * The paper's comparators on the procedural set: what they remember, and what classifies in the end.
+ */
+/* labels: first long */
+#include "method/learner_internal.h"
+
+#include "config/override.h"
+#include "support/learner_data.h"
+#include "support/test_backend.h"
+#include "support/test_ctx.h"
+
+#include <math.h>
+
+enum { STEPS = 2, PER_STEP = 2, CLASSES = STEPS * PER_STEP };
+enum { N_NEW_IMAGES = 200, MOST_FEATURES = 64 };
+
+static const char *const SETTINGS[] = {"memory=20", "batch=20", "test_batch=80",
+                                       "lr=0.02",   "seed=1",   "epochs=24"};
+
+static int setup(void **state)
+{
+    static struct learner_data data;
+    learner_data_open(&data, test_backend(), "synth:classes=4,train=100,test=40,size=16,seed=1",
+                      0.12);
+    *state = &data;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    learner_data_close(*state);
+    return 0;
+}
+
+/* A learner of a method; n settings beyond those above. */
+static struct learner *new_learner(struct learner_data *f, enum method method,
+                                   const char *const *settings, int n)
+{
+    struct learner *learner;
+    learner_data_configure(f, method, SETTINGS, sizeof SETTINGS / sizeof SETTINGS[0]);
+    assert_ok(f->ctx, config_apply(f->ctx, &f->options.config, settings, n));
+    assert_ok(f->ctx, config_check(f->ctx, &f->options.config));
+    assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
+    return learner;
+}
+
+/* The same, when it has learnt both steps. */
+static struct learner *learnt(struct learner_data *f, enum method method,
+                              const char *const *settings, int n)
+{
+    struct learner *learner = new_learner(f, method, settings, n);
+    for (int t = 0; t < STEPS; t++)
+        assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    return learner;
+}
+
+/* Top-1 on the images of step 1, all classes competing. */
+static double remembered(struct learner_data *f, struct learner *learner)
+{
+    struct evaluation result;
+    assert_ok(f->ctx, learner_test(learner, NULL, &result));
+    const double top1 = evaluation_top1(&result, 0, PER_STEP);
+    evaluation_fini(f->ctx, &result);
+    return top1;
+}
+
+/* softmax(z / T) of a learner's logits of the classes of step 1, for every training image of step 2: its second entry, the
+ * other is what is missing to 1. */
+static void look_back(struct learner_data *f, struct learner *learner, double p[N_NEW_IMAGES])
+{
+    struct reading reading = {.learner = learner, .head = learner->classifier};
+    const double temperature = learner->options.config.distill_temperature;
+    const int64_t dim = learner_feature_dim(learner);
+    float features[N_NEW_IMAGES * MOST_FEATURES];
+    float rows[CLASSES * MOST_FEATURES];
+    int64_t samples[N_NEW_IMAGES];
+    struct data_view *view;
+    int64_t n;
+    assert_true(dim <= MOST_FEATURES);
+    assert_ok(f->ctx, view_range(f->ctx, f->train, PER_STEP, CLASSES, &view));
+    assert_int_equal(view->n, N_NEW_IMAGES);
+    assert_ok(f->ctx, reading_features(&reading, view, features, samples, &n));
+    assert_ok(f->ctx, param_read(learner->classifier, 0, rows));
+    for (int i = 0; i < N_NEW_IMAGES; i++) {
+        double difference = 0.0; /* z_1 - z_0 */
+        for (int64_t d = 0; d < dim; d++)
+            difference += (double)(rows[dim + d] - rows[d]) * (double)features[i * dim + d];
+        p[i] = 1.0 / (1.0 + exp(-difference / temperature));
+    }
+    reading_fini(&reading);
+    view_free(view);
+}
+
+/* Mean of KL(p, q), which distillation makes small. */
+static double divergence(const double p[N_NEW_IMAGES], const double q[N_NEW_IMAGES])
+{
+    double sum = 0.0;
+    for (int i = 0; i < N_NEW_IMAGES; i++)
+        sum += p[i] * log(p[i] / q[i]) + (1.0 - p[i]) * log((1.0 - p[i]) / (1.0 - q[i]));
+    return sum / N_NEW_IMAGES;
+}
+
+/* How far a network that has learnt step 2 sees the classes of step 1 otherwise than it did before. */
+static double drift(struct learner_data *f, const char *distill)
+{
+    const char *const settings[] = {"readout=trained", "classifier_positive=false", distill};
+    double before[N_NEW_IMAGES];
+    double after[N_NEW_IMAGES];
+    struct learner *learner = new_learner(f, METHOD_WA, settings, 3);
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    look_back(f, learner, before);
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    look_back(f, learner, after);
+    assert_int_equal(learner->n_extractors, 1);
+    learner_free(learner);
+    return divergence(before, after);
+}
+
+static void test_a_teacher_is_listened_to(void **state)
+{
+    struct learner_data *f = *state;
+    const double untaught = drift(f, "distill=none");
+    assert_true(drift(f, "distill=shared") < 0.25 * untaught);
+    assert_true(drift(f, "distill=added") < 0.25 * untaught);
+}
+
+/* Mean length of the rows [first, first + PER_STEP) of the classifier. */
+static double mean_length(struct learner_data *f, const struct learner *learner, int first)
+{
+    float rows[CLASSES * MOST_FEATURES];
+    const int64_t dim = learner_feature_dim(learner);
+    double sum = 0.0;
+    assert_true(dim <= MOST_FEATURES);
+    assert_ok(f->ctx, param_read(learner->classifier, 0, rows));
+    for (int r = first; r < first + PER_STEP; r++) {
+        double squares = 0.0;
+        for (int64_t d = 0; d < dim; d++)
+            squares += pow((double)rows[r * dim + d], 2.0);
+        sum += sqrt(squares);
+    }
+    return sum / PER_STEP;
+}
+
+static void test_wa_aligns_a_classifier_of_positive_weights(void **state)
+{
+    struct learner_data *f = *state;
+    static const char *const unaligned[] = {"readout=trained"};
+    float rows[CLASSES * MOST_FEATURES];
+    struct learner *learner = learnt(f, METHOD_WA, NULL, 0);
+    struct learner *plain = learnt(f, METHOD_WA, unaligned, 1);
+    assert_true(remembered(f, learner) > 50.0); /* of two classes among four */
+    assert_true(fabs(mean_length(f, learner, 0) / mean_length(f, learner, PER_STEP) - 1.0) < 1e-5);
+    assert_true(fabs(mean_length(f, plain, 0) / mean_length(f, plain, PER_STEP) - 1.0) > 1e-3);
+    assert_ok(f->ctx, param_read(learner->classifier, 0, rows));
+    for (int64_t i = 0; i < CLASSES * learner_feature_dim(learner); i++)
+        assert_true(rows[i] >= 0.0f);
+    learner_free(plain);
+    learner_free(learner);
+}
+
+/* Features of images by the learner's extractors, made of length one. */
+static int64_t read_phi(struct learner_data *f, struct learner *learner,
+                        const struct data_view *view, float *phi, int64_t *samples)
+{
+    struct reading reading = {.learner = learner, .head = learner->classifier};
+    const int64_t dim = learner_feature_dim(learner);
+    int64_t n;
+    assert_ok(f->ctx, reading_features(&reading, view, phi, samples, &n));
+    reading_fini(&reading);
+    for (int64_t i = 0; i < n; i++) {
+        double squares = 0.0;
+        for (int64_t d = 0; d < dim; d++)
+            squares += (double)phi[i * dim + d] * (double)phi[i * dim + d];
+        for (int64_t d = 0; d < dim; d++)
+            phi[i * dim + d] /= (float)sqrt(squares);
+    }
+    return n;
+}
+
+/* Means of a class's exemplars, each read on its own. */
+static void class_mean(struct learner_data *f, struct learner *learner, int label, double *mean)
+{
+    const struct exemplar_list *list = &learner->memory->lists[label];
+    const int64_t dim = learner_feature_dim(learner);
+    double squares = 0.0;
+    for (int64_t d = 0; d < dim; d++)
+        mean[d] = 0.0;
+    for (int i = 0; i < list->n; i++) {
+        float phi[MOST_FEATURES];
+        int64_t sample;
+        struct view_item item = {.sample = list->samples[i], .label = label};
+        const struct data_view one = {.items = &item, .n = 1};
+        assert_int_equal(read_phi(f, learner, &one, phi, &sample), 1);
+        for (int64_t d = 0; d < dim; d++)
+            mean[d] += (double)phi[d];
+    }
+    for (int64_t d = 0; d < dim; d++)
+        squares += mean[d] * mean[d];
+    for (int64_t d = 0; d < dim; d++)
+        mean[d] /= sqrt(squares);
+}
+
+/* argmin |phi - mu_y|, as the definition has it. */
+static int nearest(const float *phi, const double *means, int64_t dim)
+{
+    int best = 0;
+    double least = INFINITY;
+    for (int y = 0; y < CLASSES; y++) {
+        double distance = 0.0;
+        for (int64_t d = 0; d < dim; d++)
+            distance += pow((double)phi[d] - means[y * dim + d], 2.0);
+        if (distance < least) {
+            least = distance;
+            best = y;
+        }
+    }
+    return best;
+}
+
+/* Tested on training images, whose features can be read. */
+static void test_icarl_guesses_the_nearest_mean_of_exemplars(void **state)
+{
+    struct learner_data *f = *state;
+    double means[CLASSES * MOST_FEATURES];
+    f->options.test = f->train;
+    f->options.test_split = DATA_TRAIN;
+    struct learner *learner = learnt(f, METHOD_ICARL, NULL, 0);
+    const int64_t dim = learner_feature_dim(learner);
+    const size_t n_images = (size_t)f->train->n;
+    float *phi = mem_alloc(&f->ctx->mem, n_images * (size_t)dim, sizeof *phi);
+    int64_t *samples = mem_alloc(&f->ctx->mem, n_images, sizeof *samples);
+    struct evaluation result;
+    assert_non_null(phi);
+    assert_non_null(samples);
+    assert_true(dim <= MOST_FEATURES);
+    for (int y = 0; y < CLASSES; y++)
+        class_mean(f, learner, y, means + y * dim);
+    const int64_t n = read_phi(f, learner, f->train, phi, samples);
+    assert_ok(f->ctx, learner_test(learner, NULL, &result));
+    assert_int_equal(n, result.n_predictions);
+    for (int64_t i = 0; i < n; i++) {
+        assert_int_equal(result.predictions[i].sample, samples[i]);
+        assert_int_equal(result.predictions[i].guess, nearest(phi + i * dim, means, dim));
+    }
+    assert_true(evaluation_top1(&result, 0, PER_STEP) > 60.0);
+    evaluation_fini(f->ctx, &result);
+    mem_free(&f->ctx->mem, phi);
+    mem_free(&f->ctx->mem, samples);
+    learner_free(learner);
+    f->options.test = f->test;
+    f->options.test_split = DATA_TEST;
+}
+
+/* Means read all features of a network that grows, as well. */
+static void test_means_classify_what_extractors_side_by_side_see(void **state)
+{
+    struct learner_data *f = *state;
+    static const char *const grown[] = {"readout=means", "second_stage=false", "prune=false"};
+    struct learner *learner = learnt(f, METHOD_DER, grown, 3);
+    assert_int_equal(learner->n_extractors, STEPS);
+    assert_int_equal(learner->classifier->items[0].shape.dim[1], learner_feature_dim(learner));
+    assert_non_null(learner->trained_head);
+    assert_true(remembered(f, learner) > 60.0);
+    learner_free(learner);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(test_a_teacher_is_listened_to),
+        TEST(test_wa_aligns_a_classifier_of_positive_weights),
+        TEST(test_icarl_guesses_the_nearest_mean_of_exemplars),
+        TEST(test_means_classify_what_extractors_side_by_side_see),
+    };
+    if (!test_backend_is_here())
+        return test_backend_skip();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
