@@ -62,20 +62,27 @@ static enum der_status restore_extractor(struct learner *learner, struct state_f
     return status;
 }
 
+/* A fresh set, filled from a module, takes the place of another. */
+static enum der_status restore_into(struct param_set **place, struct state_file *from,
+                                    const char *name, struct param_set *fresh)
+{
+    param_set_freeze(fresh);
+    enum der_status status = state_restore(from, name, fresh, false);
+    if (status != DER_OK) {
+        param_set_free(fresh);
+        return status;
+    }
+    param_set_free(*place);
+    *place = fresh;
+    return DER_OK;
+}
+
 static enum der_status restore_masks(struct learner *learner, struct state_file *from)
 {
     const struct config *config = &learner->options.config;
     struct param_set *masks;
     TRY(masks_new(learner->be, &learner->options.spec, config->mask_init, config->seed, 0, &masks));
-    param_set_freeze(masks);
-    enum der_status status = state_restore(from, "last_masks.", masks, false);
-    if (status != DER_OK) {
-        param_set_free(masks);
-        return status;
-    }
-    param_set_free(learner->last_masks);
-    learner->last_masks = masks;
-    return DER_OK;
+    return restore_into(&learner->last_masks, from, "last_masks.", masks);
 }
 
 static enum der_status restore_last(struct learner *learner, struct state_file *from)
@@ -96,15 +103,7 @@ static enum der_status restore_trained_head(struct learner *learner, struct stat
     const struct param *row = &learner->classifier->items[0];
     TRY(head_new(learner->be, row->name, row->shape.dim[0], row->shape.dim[1], INIT_ZERO, 0, 0,
                  &head));
-    param_set_freeze(head);
-    enum der_status status = state_restore(from, "trained_head.", head, false);
-    if (status != DER_OK) {
-        param_set_free(head);
-        return status;
-    }
-    param_set_free(learner->trained_head);
-    learner->trained_head = head;
-    return DER_OK;
+    return restore_into(&learner->trained_head, from, "trained_head.", head);
 }
 
 enum der_status learner_restore_trained_head(struct learner *learner)
