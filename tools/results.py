@@ -3,6 +3,7 @@
 
     tools/results.py RUNS       adds the runs in RUNS, as `der reproduce TABLE --out RUNS` leaves them, to those in
                                 docs/results/runs, reads all of these into docs/results/*.csv, and writes the tables
+    tools/results.py --again    the same with nothing to add, where the program has another list of rows, say
     tools/results.py --check    fails where the tables are not those of docs/results/*.csv
 
 The numbers are the program's own: steps.csv is what `der report --csv` says of the runs, T1.csv and its like what `der
@@ -144,7 +145,7 @@ def label(run):
     rest, order = re.fullmatch(r"[^.]*\.(.*)\.order(\d)", run).groups()
     method, _, changes = rest.partition(".")
     changes = "." + changes if changes else ""
-    name = {"der": "DER", "finetune": "fine-tuning"}.get(method, method)
+    name = {"der": "DER", "finetune": "fine-tuning", "icarl": "iCaRL", "wa": "WA"}.get(method, method)
     if ".prune=false" in changes:
         name += " without pruning"
         changes = changes.replace(".prune=false", "")
@@ -199,10 +200,11 @@ def filled(text):
 
 def main():
     if len(sys.argv) != 2:
-        sys.exit("usage: tools/results.py RUNS | --check")
+        sys.exit("usage: tools/results.py RUNS | --again | --check")
     check = sys.argv[1] == "--check"
     if not check:
-        keep(pathlib.Path(sys.argv[1]))
+        if sys.argv[1] != "--again":
+            keep(pathlib.Path(sys.argv[1]))
         collect()
     for path in DOCUMENTS:
         text = path.read_text(encoding="utf-8")
