@@ -153,15 +153,18 @@ static enum der_status check_method(struct der_ctx *ctx, const struct config *co
 /* Whatever the paper's comparators do to a step. */
 static enum der_status check_comparators(struct der_ctx *ctx, const struct config *config)
 {
+    static const char *const teaching[] = {[DISTILL_ADDED] = "added", [DISTILL_SHARED] = "shared"};
     static const char *const what[] = {[READOUT_ALIGNED] = "aligned", [READOUT_MEANS] = "means"};
     if (config->distill != DISTILL_NONE && config->expand)
         return ctx_fail(ctx, DER_ARG,
-                        "distill needs expand=false: extractors that are frozen forget nothing; "
-                        "set distill=none");
+                        "distill=%s needs expand=false: extractors that are frozen forget nothing; "
+                        "set distill=none",
+                        teaching[config->distill]);
     if (config->distill != DISTILL_NONE && config->method == METHOD_JOINT)
         return ctx_fail(ctx, DER_ARG,
-                        "joint training begins anew at every step and has no network before it "
-                        "to learn from: set distill=none");
+                        "distill=%s and method=joint: joint training begins anew at every step, "
+                        "there is no network before it to learn from; set distill=none",
+                        teaching[config->distill]);
     if (config->readout == READOUT_TRAINED)
         return DER_OK;
     if (config->method == METHOD_JOINT)

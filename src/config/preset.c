@@ -163,7 +163,7 @@ static void fill_family(const struct preset *preset, struct config *config)
     }
 }
 
-/* The switches that make a method what it is. */
+/* What makes a method what it is; zero is what it does not do. */
 static const struct {
     bool grows; /* expand, auxiliary, prune */
     bool second_stage;
@@ -173,11 +173,16 @@ static const struct {
     enum readout readout;
     bool classifier_positive;
 } switches[] = {
-    [METHOD_DER] = {true, true, CLASSIFIER_FRESH, true, DISTILL_NONE, READOUT_TRAINED, false},
-    [METHOD_FINETUNE] = {false, true, CLASSIFIER_FRESH, true, DISTILL_NONE, READOUT_TRAINED, false},
-    [METHOD_JOINT] = {false, false, CLASSIFIER_FRESH, true, DISTILL_NONE, READOUT_TRAINED, false},
-    [METHOD_ICARL] = {false, false, CLASSIFIER_INHERIT, false, DISTILL_ADDED, READOUT_MEANS, false},
-    [METHOD_WA] = {false, false, CLASSIFIER_INHERIT, false, DISTILL_SHARED, READOUT_ALIGNED, true},
+    [METHOD_DER] = {.grows = true, .second_stage = true, .reset_after_warmup = true},
+    [METHOD_FINETUNE] = {.second_stage = true, .reset_after_warmup = true},
+    [METHOD_JOINT] = {.reset_after_warmup = true},
+    [METHOD_ICARL] = {.classifier_init = CLASSIFIER_INHERIT,
+                      .distill = DISTILL_ADDED,
+                      .readout = READOUT_MEANS},
+    [METHOD_WA] = {.classifier_init = CLASSIFIER_INHERIT,
+                   .distill = DISTILL_SHARED,
+                   .readout = READOUT_ALIGNED,
+                   .classifier_positive = true},
 };
 
 void preset_use_method(struct config *config, enum method method)

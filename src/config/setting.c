@@ -289,7 +289,7 @@ const struct setting setting_table[] = {
 
     /* What the paper's comparators do instead. */
     {.key = "distill",
-     .help = "the network before a step teaches it: no, beside the loss, or sharing its weight",
+     .help = "the network before a step teaches it: none, loss added, or weight shared",
      .type = SETTING_CHOICE,
      .choices = DISTILLS,
      .absent = "none",

@@ -6,24 +6,27 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-enum { NAMES_MAX = 360, NAME_SHOWN_MAX = 40, ROWS_MAX = 64, SETTINGS_MAX = 160, WHAT_MAX = 200 };
+enum { NAMES_MAX = 430, NAME_SHOWN_MAX = 40, ROWS_MAX = 64, SETTINGS_MAX = 160, WHAT_MAX = 200 };
 
 static const int ALL_ORDERS[REPRODUCE_ORDERS] = {1, 2, 3};
 
 /* ---- names people give --------------------------------------------------------------------------- */
 
-/* "a, b, c", as many as there is room for. */
+/* "'a', 'b', 'c'"; where there is no room for all, the last word is "...". */
 static void list_names(const char *const *first, int n, size_t stride, char text[NAMES_MAX])
 {
+    static const char cut[] = ", ...";
     size_t used = 0;
     text[0] = '\0';
     for (int i = 0; i < n; i++) {
         const char *name =
             *(const char *const *)(const void *)((const char *)first + (size_t)i * stride);
-        int length = snprintf(text + used, NAMES_MAX - used, "%s'%s'", i > 0 ? ", " : "", name);
-        if (length < 0 || (size_t)length >= NAMES_MAX - used) {
-            text[used] = '\0';
+        const size_t room = NAMES_MAX - used - (i + 1 < n ? sizeof cut - 1 : 0);
+        int length = snprintf(text + used, room, "%s'%s'", i > 0 ? ", " : "", name);
+        if (length < 0 || (size_t)length >= room) {
+            (void)snprintf(text + used, NAMES_MAX - used, "%s", cut);
             return;
         }
         used += (size_t)length;
@@ -53,7 +56,8 @@ static enum der_status find_table(struct reproduction *r)
 
 static bool is_called(const struct paper_run *row, const char *name)
 {
-    return strcmp(row->label, name) == 0 || (row->value_row && strcmp(row->value_row, name) == 0);
+    return strcmp(row->label, name) == 0 ||
+           (row->value_row && strcasecmp(row->value_row, name) == 0); /* "WA" is as good as "wa" */
 }
 
 static enum der_status fail_row(const struct reproduction *r, const char *name)

@@ -189,6 +189,9 @@ static void test_unknown_names_are_refused_with_a_suggestion(void **state)
     refuse(f, "T1", DER_ARG, "did you mean 'der'?");
     rows[0] = "everything";
     refuse(f, "T4", DER_ARG, "it has 'neither', 'expansion'");
+    refuse(f, "T1", DER_ARG, "'DER without pruning, 50 steps', 'DER, 50 steps'");
+    rows[0] = "WA"; /* as the paper writes it */
+    reproduction_free(plan(f, "T1"));
     rows[0] = "der"; /* rows of fig1 that the paper has no number for have no such name */
     reproduction_free(plan(f, "fig1"));
 }

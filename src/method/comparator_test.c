@@ -5,11 +5,13 @@
 #include "method/learner_internal.h"
 
 #include "config/override.h"
+#include "method/probe.h"
 #include "support/learner_data.h"
 #include "support/test_backend.h"
 #include "support/test_ctx.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { STEPS = 2, PER_STEP = 2, CLASSES = STEPS * PER_STEP };
 enum { N_NEW_IMAGES = 200, MOST_FEATURES = 64 };
@@ -80,6 +82,7 @@ static void look_back(struct learner_data *f, struct learner *learner, double p[
     assert_ok(f->ctx, view_range(f->ctx, f->train, PER_STEP, CLASSES, &view));
     assert_int_equal(view->n, N_NEW_IMAGES);
     assert_ok(f->ctx, reading_features(&reading, view, features, samples, &n));
+    assert_int_equal(n, N_NEW_IMAGES);
     assert_ok(f->ctx, param_read(learner->classifier, 0, rows));
     for (int i = 0; i < N_NEW_IMAGES; i++) {
         double difference = 0.0; /* z_1 - z_0 */
@@ -124,6 +127,85 @@ static void test_a_teacher_is_listened_to(void **state)
     assert_true(drift(f, "distill=added") < 0.25 * untaught);
 }
 
+static void read_head(struct learner_data *f, const struct param_set *head,
+                      float rows[CLASSES * MOST_FEATURES])
+{
+    assert_true(shape_count(head->items[0].shape) <= (int64_t)CLASSES * MOST_FEATURES);
+    memset(rows, 0, CLASSES * MOST_FEATURES * sizeof *rows);
+    assert_ok(f->ctx, param_read(head, 0, rows));
+}
+
+/* What step 2 of iCaRL ends with when the means of step 1 are something else: nothing is learnt from them. */
+static void learn_past_means(struct learner_data *f, float means,
+                             float rows[CLASSES * MOST_FEATURES])
+{
+    static const char *const brief[] = {"epochs=2"};
+    float others[CLASSES * MOST_FEATURES];
+    struct learner *learner = new_learner(f, METHOD_ICARL, brief, 1);
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        others[i] = means * (float)i;
+    if (means != 0.0f)
+        assert_ok(f->ctx, param_write(learner->classifier, 0, others));
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    read_head(f, learner->trained_head, rows);
+    learner_free(learner);
+}
+
+static void test_the_trained_head_teaches_and_is_inherited(void **state)
+{
+    struct learner_data *f = *state;
+    float as_it_is[CLASSES * MOST_FEATURES];
+    float changed[CLASSES * MOST_FEATURES];
+    learn_past_means(f, 0.0f, as_it_is);
+    learn_past_means(f, 0.5f, changed);
+    assert_memory_equal(as_it_is, changed, sizeof as_it_is);
+}
+
+/* The rows of three old classes before and after a single update of a step that adds a fourth. */
+static void update_once(struct learner_data *f, const char *distill,
+                        float before[CLASSES * MOST_FEATURES], float after[CLASSES * MOST_FEATURES])
+{
+    enum { N_OLD = CLASSES - 1 };
+    const char *const settings[] = {"readout=trained", "classifier_positive=false",
+                                    "momentum=0",      "decay=0",
+                                    "batch=2000",      distill};
+    struct learner *learner = new_learner(f, METHOD_WA, settings, 6);
+    learner->options.config.representation = (struct schedule){.lr = 5, .epochs = 1, .factor = 1};
+    assert_ok(f->ctx, learner_step(learner, N_OLD, NULL));
+    read_head(f, learner->classifier, before);
+    assert_ok(f->ctx, learner_step(learner, 1, NULL));
+    read_head(f, learner->classifier, after);
+    const size_t n_read = (size_t)(N_OLD * learner_feature_dim(learner));
+    memset(after + n_read, 0, (CLASSES * MOST_FEATURES - n_read) * sizeof *after);
+    learner_free(learner);
+}
+
+/* From one start the three losses move the same weights by g_CE, by g_CE + g_KD, and by a quarter of the one and three
+ * quarters of the other, as three of four classes are old. */
+static void test_teacher_and_labels_weigh_as_many_classes_as_they_have(void **state)
+{
+    struct learner_data *f = *state;
+    static const char *const distill[] = {"distill=none", "distill=added", "distill=shared"};
+    float before[3][CLASSES * MOST_FEATURES];
+    float after[3][CLASSES * MOST_FEATURES];
+    double largest = 0.0;
+    double furthest = 0.0;
+    for (int k = 0; k < 3; k++)
+        update_once(f, distill[k], before[k], after[k]);
+    assert_memory_equal(before[0], before[1], sizeof before[0]);
+    assert_memory_equal(before[0], before[2], sizeof before[0]);
+    for (int i = 0; i < CLASSES * MOST_FEATURES; i++) {
+        const double ce = (double)after[0][i] - (double)before[0][i];
+        const double kd = (double)after[1][i] - (double)after[0][i];
+        const double both = (double)after[2][i] - (double)before[2][i];
+        largest = fmax(largest, fmin(fabs(ce), fabs(kd)));
+        furthest = fmax(furthest, fabs(both - (0.25 * ce + 0.75 * kd)));
+    }
+    assert_true(largest > 1e-3);
+    assert_true(furthest < 1e-3 * largest);
+}
+
 /* Mean length of the rows [first, first + PER_STEP) of the classifier. */
 static double mean_length(struct learner_data *f, const struct learner *learner, int first)
 {
@@ -156,6 +238,54 @@ static void test_wa_aligns_a_classifier_of_positive_weights(void **state)
         assert_true(rows[i] >= 0.0f);
     learner_free(plain);
     learner_free(learner);
+}
+
+/* The smallest weight of the classifier. */
+static float least_weight(struct learner_data *f, const struct learner *learner)
+{
+    float rows[CLASSES * MOST_FEATURES];
+    float least = INFINITY;
+    read_head(f, learner->classifier, rows);
+    for (int64_t i = 0; i < learner->n_classes * learner_feature_dim(learner); i++)
+        least = fminf(least, rows[i]);
+    return least;
+}
+
+static void test_a_second_stage_keeps_weights_positive_too(void **state)
+{
+    struct learner_data *f = *state;
+    static const char *const settings[] = {"epochs=2", "classifier_epochs=2",
+                                           "classifier_positive=true"};
+    struct learner *learner = learnt(f, METHOD_FINETUNE, settings, 3);
+    assert_true(least_weight(f, learner) >= 0.0f);
+    learner_free(learner);
+    learner = learnt(f, METHOD_FINETUNE, settings, 2);
+    assert_true(least_weight(f, learner) < 0.0f);
+    learner_free(learner);
+}
+
+/* What is trained to measure a representation is bound by no method: not to positive weights, nor is a reference taught
+ * or aligned. */
+static void test_probes_measure_all_methods_alike(void **state)
+{
+    struct learner_data *f = *state;
+    static const char *const brief[] = {"epochs=3", "warmup_epochs=1", "classifier_epochs=3"};
+    struct learner *wa = learnt(f, METHOD_WA, brief, 3);
+    struct probe_reading reading[2];
+    struct probe_reference reference[2];
+    assert_ok(f->ctx, probe_representation(wa, wa->first_class, wa->step, NULL, &reading[0]));
+    wa->options.config.classifier_positive = false;
+    assert_ok(f->ctx, probe_representation(wa, wa->first_class, wa->step, NULL, &reading[1]));
+    assert_true(reading[0].bound == reading[1].bound);
+    learner_free(wa);
+    static const enum method methods[] = {METHOD_WA, METHOD_FINETUNE};
+    for (int i = 0; i < 2; i++) {
+        struct learner *learner = new_learner(f, methods[i], brief, 3);
+        assert_ok(f->ctx, probe_reference(learner, PER_STEP, NULL, &reference[i]));
+        learner_free(learner);
+    }
+    assert_true(reference[0].own == reference[1].own);
+    assert_true(reference[0].ideal == reference[1].ideal);
 }
 
 /* Features of images by the learner's extractors, made of length one. */
@@ -269,7 +399,11 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_a_teacher_is_listened_to),
+        TEST(test_teacher_and_labels_weigh_as_many_classes_as_they_have),
+        TEST(test_the_trained_head_teaches_and_is_inherited),
         TEST(test_wa_aligns_a_classifier_of_positive_weights),
+        TEST(test_a_second_stage_keeps_weights_positive_too),
+        TEST(test_probes_measure_all_methods_alike),
         TEST(test_icarl_guesses_the_nearest_mean_of_exemplars),
         TEST(test_means_classify_what_extractors_side_by_side_see),
     };

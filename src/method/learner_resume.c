@@ -8,6 +8,8 @@
 
 #include <der/version.h>
 
+#include <assert.h>
+
 bool learner_saves_at(const struct learner *learner, int epochs_done, int epochs)
 {
     const struct learner_saver *saver = &learner->options.saver;
@@ -26,18 +28,13 @@ enum der_status learner_check_epoch(const struct learner *learner, int epochs)
 
 void learner_add_last(const struct learner *learner, struct stage_point *point)
 {
-    struct param_set *full = learner->last_full->params;
-    point->modules[point->n_modules++] = (struct state_module){"last_full.", full, false};
-    if (learner->last_masks)
-        point->modules[point->n_modules++] =
-            (struct state_module){"last_masks.", learner->last_masks, false};
+    stage_point_add(point, (struct state_module){"last_full.", learner->last_full->params, false});
+    stage_point_add(point, (struct state_module){"last_masks.", learner->last_masks, false});
 }
 
 void learner_add_trained_head(const struct learner *learner, struct stage_point *point)
 {
-    if (learner->trained_head)
-        point->modules[point->n_modules++] =
-            (struct state_module){"trained_head.", learner->trained_head, false};
+    stage_point_add(point, (struct state_module){"trained_head.", learner->trained_head, false});
 }
 
 struct stage_point learner_point(const struct learner *learner)
@@ -210,6 +207,7 @@ enum der_status learner_hand_over(struct learner *learner, const char *const *cl
                                   struct model **model, struct extractor **last_full)
 {
     struct model parts = learner_model(learner, classes);
+    assert(!learner->trained_head);
     *last_full = NULL;
     TRY(model_new(&parts, model));
     for (int i = 0; i < learner->n_extractors; i++)

@@ -249,6 +249,16 @@ static void test_icarl_goes_on_from_every_epoch(void **state)
     check_every_epoch(f, EPOCHS);
 }
 
+/* All that a state can hold: masks that were cut out, the auxiliary head, and the head that means replaced. */
+static void test_der_read_by_means_goes_on_from_every_epoch(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const settings[] = {"readout=means", "second_stage=false", "hard_epoch=1"};
+    use_method(f, METHOD_DER);
+    assert_ok(f->data.ctx, config_apply(f->data.ctx, &f->data.options.config, settings, 3));
+    check_every_epoch(f, EPOCHS);
+}
+
 static void test_a_taught_network_with_a_second_stage_goes_on_from_every_epoch(void **state)
 {
     struct fixture *f = *state;
@@ -258,8 +268,7 @@ static void test_a_taught_network_with_a_second_stage_goes_on_from_every_epoch(v
     check_every_epoch(f, EPOCHS + HEAD_EPOCHS);
 }
 
-/* Between steps, too, the trained head is kept. */
-static void test_means_are_not_what_the_next_step_inherits(void **state)
+static void test_the_trained_head_is_kept_between_steps(void **state)
 {
     struct fixture *f = *state;
     struct state_file *from;
@@ -352,8 +361,9 @@ int main(void)
         TEST(test_joint_training_goes_on_from_every_epoch),
         TEST(test_wa_goes_on_from_every_epoch),
         TEST(test_icarl_goes_on_from_every_epoch),
+        TEST(test_der_read_by_means_goes_on_from_every_epoch),
         TEST(test_a_taught_network_with_a_second_stage_goes_on_from_every_epoch),
-        TEST(test_means_are_not_what_the_next_step_inherits),
+        TEST(test_the_trained_head_is_kept_between_steps),
         TEST(test_a_state_past_the_last_epoch_is_refused),
     };
     if (!test_backend_is_here())

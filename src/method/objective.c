@@ -2,6 +2,7 @@
 
 #include "model/prune.h"
 
+#include <assert.h>
 #include <math.h>
 
 int objective_losses(const struct objective *objective, const char *names[STAGE_MAX_LOSSES])
@@ -63,6 +64,7 @@ static enum der_status add_distillation(const struct objective *o, struct graph 
     int lambda_d;
     struct distill_options options = {.count = o->n_old,
                                       .temperature = (float)o->config->distill_temperature};
+    assert(!o->auxiliary); /* its loss would have this place */
     TRY(assembly_attach(g, io, o->teacher, false, &use));
     TRY(assembly_scalar(g, io, OBJECTIVE_LAMBDA_D, "lambda_d", &lambda_d));
     TRY(graph_linear(g, io->matrix, use->value[0], NO_VALUE, &known));

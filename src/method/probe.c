@@ -52,6 +52,7 @@ static enum der_status new_reference(const struct learner *learner, struct learn
     options.config.expand = false;
     options.config.auxiliary = false;
     options.config.prune = false;
+    options.config.reset_after_warmup = true; /* the same reference for every method */
     options.config.distill = DISTILL_NONE;
     options.config.readout = READOUT_TRAINED;
     options.config.classifier_positive = false;

@@ -190,7 +190,8 @@ static void fill_scalars(void *self, const struct moment *now, float *scalars)
 }
 
 /* The sets in training, as a state names them. */
-static int list_moving(const struct representation *r, struct state_module modules[4])
+enum { MOST_MODULES = 4 };
+static int list_moving(const struct representation *r, struct state_module modules[MOST_MODULES])
 {
     const struct objective *o = &r->objective;
     const struct state_module all[] = {{"extractor.", o->extractor->params, true},
@@ -198,14 +199,14 @@ static int list_moving(const struct representation *r, struct state_module modul
                                        {"auxiliary.", o->auxiliary, true},
                                        {"masks.", o->whole ? NULL : o->masks, true}};
     int n = 0;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < MOST_MODULES; i++)
         if (all[i].set)
             modules[n++] = all[i];
     return n;
 }
 
 /* What a network in training was cut out of: masks, and F_t at full width. */
-static int list_resting(const struct representation *r, struct state_module modules[2])
+static int list_resting(const struct representation *r, struct state_module modules[MOST_MODULES])
 {
     const struct objective *o = &r->objective;
     const struct extractor *whole = o->whole ? o->whole : o->extractor;
@@ -225,9 +226,13 @@ static enum der_status save(void *self, int epochs_done)
                                 .lambda_s = r->pressure.lambda_s,
                                 .size_error = r->pressure.error,
                                 .start_params = r->pressure.start};
-    point.n_modules = list_moving(r, point.modules);
-    if (r->objective.whole)
-        point.n_modules += list_resting(r, point.modules + point.n_modules);
+    struct state_module modules[MOST_MODULES];
+    const int n_moving = list_moving(r, modules);
+    for (int i = 0; i < n_moving; i++)
+        stage_point_add(&point, modules[i]);
+    const int n_resting = r->objective.whole ? list_resting(r, modules) : 0;
+    for (int i = 0; i < n_resting; i++)
+        stage_point_add(&point, modules[i]);
     learner_add_trained_head(r->learner, &point);
     return saver->save(saver->user, &point);
 }
@@ -328,7 +333,7 @@ static enum der_status restore(struct representation *r, int *first_epoch)
 {
     struct state_file *from = r->learner->from;
     const struct stage_point *point = &from->state.point;
-    struct state_module modules[4];
+    struct state_module modules[MOST_MODULES];
     TRY(learner_check_epoch(r->learner, r->schedule.epochs));
     if (r->objective.masks && point->epoch > r->hard_epoch) { /* they had hardened */
         TRY(restore_modules(from, modules, list_resting(r, modules)));

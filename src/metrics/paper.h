@@ -30,7 +30,7 @@
 
 #include "metrics/incremental.h"
 
-enum { PAPER_MAX_STEPS = 50, PAPER_MAX_SETTINGS = 4 };
+enum { PAPER_MAX_STEPS = 50, PAPER_MAX_SETTINGS = 5 };
 
 struct paper_protocol {
     const char *name;

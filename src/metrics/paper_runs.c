@@ -30,12 +30,16 @@ const int N_PAPER_TABLES = sizeof PAPER_TABLES / sizeof *PAPER_TABLES;
     {                                                                                              \
         table, "joint, " what, preset, "joint", {"prune=false"}, table, "joint"                    \
     }
-#define COMPARED(table, label, preset, method)                                                     \
+#define ICARL_SETTINGS "prune=false", "distill=added", "readout=means"
+#define ICARL(table, preset, what)                                                                 \
     {                                                                                              \
-        table, label, preset, method, {"prune=false"}, table, method                               \
+        table, "iCaRL, " what, preset, "icarl", {ICARL_SETTINGS}, table, "icarl"                   \
     }
-#define ICARL(table, preset, what) COMPARED(table, "iCaRL, " what, preset, "icarl")
-#define WA(table, preset, what) COMPARED(table, "WA, " what, preset, "wa")
+#define WA_SETTINGS "prune=false", "distill=shared", "readout=aligned", "classifier_positive=true"
+#define WA(table, preset, what)                                                                    \
+    {                                                                                              \
+        table, "WA, " what, preset, "wa", {WA_SETTINGS}, table, "wa"                               \
+    }
 #define WHOLE(table, preset, what)                                                                 \
     {                                                                                              \
         table, "DER without pruning, " what, preset, "der", {"prune=false"}, table, "der-wop"      \
@@ -48,9 +52,9 @@ const int N_PAPER_TABLES = sizeof PAPER_TABLES / sizeof *PAPER_TABLES;
     {                                                                                              \
         "T4", label, "cifar100-b0-10", method, {"prune=false", auxiliary}, "T4", row               \
     }
-#define TRANSFER(label, method, prune)                                                             \
+#define TRANSFER(label, method, ...)                                                               \
     {                                                                                              \
-        "T5", label, "cifar100-b0-10", method, {prune}, "T5", method                               \
+        "T5", label, "cifar100-b0-10", method, {__VA_ARGS__}, "T5", method                         \
     }
 #define BOUND(preset, what)                                                                        \
     {                                                                                              \
@@ -118,8 +122,8 @@ const struct paper_run PAPER_RUNS[] = {
     ABLATION("neither", "finetune", "auxiliary=false", "finetune"),
     ABLATION("expansion", "der", "auxiliary=false", "der-noaux"),
     ABLATION("expansion and auxiliary loss", "der", "auxiliary=true", "der-wop"),
-    TRANSFER("iCaRL", "icarl", "prune=false"),
-    TRANSFER("WA", "wa", "prune=false"),
+    TRANSFER("iCaRL", "icarl", ICARL_SETTINGS),
+    TRANSFER("WA", "wa", WA_SETTINGS),
     TRANSFER("DER without pruning", "der", "prune=false"),
     TRANSFER("DER", "der", "prune=true"),
     LAMBDA_A("lambda_a=0.1"),

@@ -87,7 +87,8 @@ static void test_rows_are_runnable(void **state)
     (void)state;
     static const char *const methods[] = {"der", "finetune", "joint", "icarl", "wa"};
     static const char *const keys[] = {"prune",    "auxiliary", "expand",
-                                       "lambda_a", "lambda_s",  "target_params"};
+                                       "lambda_a", "lambda_s",  "target_params",
+                                       "distill",  "readout",   "classifier_positive"};
     const struct paper_run *runs[MAX_RUNS];
     int n = collect(runs);
     for (int i = 0; i < n; i++) {

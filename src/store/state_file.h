@@ -13,7 +13,9 @@
 #include "metrics/incremental.h"
 #include "model/resnet.h"
 
-enum { STATE_MAX_MODULES = 5, STATE_MAX_STEPS = 128 };
+#include <assert.h>
+
+enum { STATE_MAX_MODULES = 6, STATE_MAX_STEPS = 128 };
 
 enum run_phase {
     PHASE_BETWEEN,        /* steps are finished, the next one has not begun to train */
@@ -40,6 +42,15 @@ struct stage_point {
     struct state_module modules[STATE_MAX_MODULES]; /* [n_modules]; for writing alone */
     int n_modules;
 };
+
+/* Adds a module; without a set there is none to add. */
+static inline void stage_point_add(struct stage_point *point, struct state_module module)
+{
+    if (!module.set)
+        return;
+    assert(point->n_modules < STATE_MAX_MODULES);
+    point->modules[point->n_modules++] = module;
+}
 
 struct run_state {
     struct stage_point point;
