@@ -189,8 +189,9 @@ static void fill_scalars(void *self, const struct moment *now, float *scalars)
     scalars[OBJECTIVE_S] = (float)steepness(r, now);
 }
 
-/* The sets in training, as a state names them. */
 enum { MOST_MODULES = 4 };
+
+/* The sets in training, as a state names them. */
 static int list_moving(const struct representation *r, struct state_module modules[MOST_MODULES])
 {
     const struct objective *o = &r->objective;
@@ -215,6 +216,12 @@ static int list_resting(const struct representation *r, struct state_module modu
     return 2;
 }
 
+static void add_modules(struct stage_point *point, const struct state_module *modules, int n)
+{
+    for (int i = 0; i < n; i++)
+        stage_point_add(point, modules[i]);
+}
+
 static enum der_status save(void *self, int epochs_done)
 {
     struct representation *r = self;
@@ -227,12 +234,9 @@ static enum der_status save(void *self, int epochs_done)
                                 .size_error = r->pressure.error,
                                 .start_params = r->pressure.start};
     struct state_module modules[MOST_MODULES];
-    const int n_moving = list_moving(r, modules);
-    for (int i = 0; i < n_moving; i++)
-        stage_point_add(&point, modules[i]);
-    const int n_resting = r->objective.whole ? list_resting(r, modules) : 0;
-    for (int i = 0; i < n_resting; i++)
-        stage_point_add(&point, modules[i]);
+    add_modules(&point, modules, list_moving(r, modules));
+    if (r->objective.whole)
+        add_modules(&point, modules, list_resting(r, modules));
     learner_add_trained_head(r->learner, &point);
     return saver->save(saver->user, &point);
 }
