@@ -14,7 +14,7 @@ import tempfile
 
 import torch
 
-from golden import der, memory, nets, ops, store, taught
+from golden import correction, der, memory, nets, ops, store, taught
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden" / "data"
 MAKERS = {
@@ -28,6 +28,7 @@ MAKERS = {
     "der_step": nets.make_der_step,
     "der_objective": der.make,
     "taught_objective": taught.make,
+    "correction": correction.make,
     "memory": memory.make,
 }
 TOLERANCE = 1e-6  # relative to the largest value of a tensor: float64 sums may change their order

@@ -145,7 +145,7 @@ def label(run):
     rest, order = re.fullmatch(r"[^.]*\.(.*)\.order(\d)", run).groups()
     method, _, changes = rest.partition(".")
     changes = "." + changes if changes else ""
-    name = {"der": "DER", "finetune": "fine-tuning", "icarl": "iCaRL", "wa": "WA"}.get(method, method)
+    name = {"der": "DER", "finetune": "fine-tuning", "icarl": "iCaRL", "wa": "WA", "bic": "BiC"}.get(method, method)
     if ".prune=false" in changes:
         name += " without pruning"
         changes = changes.replace(".prune=false", "")

@@ -154,7 +154,9 @@ static enum der_status check_method(struct der_ctx *ctx, const struct config *co
 static enum der_status check_comparators(struct der_ctx *ctx, const struct config *config)
 {
     static const char *const teaching[] = {[DISTILL_ADDED] = "added", [DISTILL_SHARED] = "shared"};
-    static const char *const what[] = {[READOUT_ALIGNED] = "aligned", [READOUT_MEANS] = "means"};
+    static const char *const what[] = {[READOUT_ALIGNED] = "aligned",
+                                       [READOUT_MEANS] = "means",
+                                       [READOUT_CORRECTED] = "corrected"};
     if (config->distill != DISTILL_NONE && config->expand)
         return ctx_fail(ctx, DER_ARG,
                         "distill=%s needs expand=false: extractors that are frozen forget nothing; "
@@ -177,10 +179,11 @@ static enum der_status check_comparators(struct der_ctx *ctx, const struct confi
                         "readout=%s and second_stage=true both replace the classifier of a step: "
                         "set readout=trained or second_stage=false",
                         what[config->readout]);
-    if (config->readout == READOUT_MEANS && config->memory == 0)
+    if (config->readout != READOUT_ALIGNED && config->memory == 0)
         return ctx_fail(ctx, DER_ARG,
-                        "readout=means takes the means of kept images, but memory=0: keep some or "
-                        "set readout=trained");
+                        "readout=%s goes by kept images, but memory=0: keep some or set "
+                        "readout=trained",
+                        what[config->readout]);
     return DER_OK;
 }
 
@@ -199,12 +202,22 @@ enum der_status config_check_memory(struct der_ctx *ctx, const struct config *co
                                     int n_steps)
 {
     const bool needs_last = config->readout == READOUT_MEANS; /* classes of the last step too */
+    const bool needs_two =
+        config->readout == READOUT_CORRECTED; /* one to train on, one set aside */
     int n_known = 0;
     for (int t = 0; t + 1 < n_steps || (t < n_steps && needs_last); t++)
         n_known += config_step_classes(config, n_classes, t);
-    if ((!config->second_stage && !needs_last) || n_known == 0 ||
-        exemplar_quota(config->memory_mode, config->memory, n_known) > 0)
+    if ((!config->second_stage && !needs_last && !needs_two) || n_known == 0 ||
+        exemplar_quota(config->memory_mode, config->memory, n_known) > (needs_two ? 1 : 0))
         return DER_OK;
+    if (needs_two)
+        return ctx_fail(
+            ctx, DER_ARG,
+            "readout=corrected needs two kept images of every class known before step %d, one to "
+            "train "
+            "on and one set aside, but memory=%d is not enough: keep %d or more, or set "
+            "readout=trained",
+            n_steps, config->memory, config->memory_mode == MEMORY_PER_CLASS ? 2 : 2 * n_known);
     if (needs_last)
         return ctx_fail(ctx, DER_ARG,
                         "readout=means needs kept images of every class, but memory=%d in all is "

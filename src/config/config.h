@@ -13,7 +13,7 @@
 
 enum { CONFIG_NAME = 64, CONFIG_PATH = 1024 };
 
-enum method { METHOD_DER, METHOD_FINETUNE, METHOD_JOINT, METHOD_ICARL, METHOD_WA };
+enum method { METHOD_DER, METHOD_FINETUNE, METHOD_JOINT, METHOD_ICARL, METHOD_WA, METHOD_BIC };
 
 /* How the mask parameters e of a new extractor start. */
 enum mask_init {
@@ -45,7 +45,8 @@ enum distill {
 enum readout {
     READOUT_TRAINED,
     READOUT_ALIGNED, /* rows of new classes scaled to the mean length of the old ones' */
-    READOUT_MEANS    /* of the exemplars of a class: the nearest one's is the guess */
+    READOUT_MEANS,   /* of the exemplars of a class: the nearest one's is the guess */
+    READOUT_CORRECTED /* logits of new classes scaled and shifted, by what images say that were set aside */
 };
 
 enum { HARD_EPOCH_AUTO = -1 };
@@ -91,6 +92,7 @@ struct config {
     enum distill distill;
     double distill_temperature;
     enum readout readout;
+    double correction_share;  /* of a class's kept images: set aside for the correction */
     bool classifier_positive; /* its weights never fall below 0 */
 
     /* Masks and pruning. */
@@ -128,9 +130,9 @@ const char *config_augment(const struct config *config, bool training);
 /* Every value within its range, and all of them together: DER_ARG with a sentence otherwise. */
 NODISCARD enum der_status config_check(struct der_ctx *ctx, const struct config *config);
 
-/* Where a second stage follows, the memory has room for an image of every class that is known before the last of
- * n_steps steps through n_classes classes; where means of exemplars classify, also for those of the last one: DER_ARG
- * with a sentence otherwise. */
+/* The memory has room for as many images of every class as a run of n_steps steps through n_classes classes needs: one,
+ * of those known before the last step, for a second stage; one of all for means of exemplars; two, of those known before
+ * the last step, where some are set aside for a correction. DER_ARG with a sentence otherwise. */
 NODISCARD enum der_status config_check_memory(struct der_ctx *ctx, const struct config *config,
                                               int n_classes, int n_steps);
 

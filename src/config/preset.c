@@ -99,6 +99,7 @@ static void fill_common(struct config *config)
         .classifier_init = CLASSIFIER_FRESH,
         .reset_after_warmup = true,
         .distill_temperature = 2.0,
+        .correction_share = 0.1,
         .mask_init = MASK_INIT_NORMAL,
         .mask_gradient = MASK_GRADIENT_EXACT,
         .mask_gain = 5.0,
@@ -183,6 +184,9 @@ static const struct {
                    .distill = DISTILL_SHARED,
                    .readout = READOUT_ALIGNED,
                    .classifier_positive = true},
+    [METHOD_BIC] = {.classifier_init = CLASSIFIER_INHERIT,
+                    .distill = DISTILL_SHARED,
+                    .readout = READOUT_CORRECTED},
 };
 
 void preset_use_method(struct config *config, enum method method)

@@ -13,7 +13,7 @@
 
 enum { MOST_EPOCHS = 100000, MOST_CLASSES = 1000000, MOST_IMAGES = 1000000000 };
 
-static const char *const METHODS[] = {"der", "finetune", "joint", "icarl", "wa", NULL};
+static const char *const METHODS[] = {"der", "finetune", "joint", "icarl", "wa", "bic", NULL};
 static const char *const MEMORY_MODES[] = {"total", "per-class", NULL};
 static const char *const NETWORKS[] = {"resnet18-cifar", "resnet32", "resnet18", "resnet18-3x3",
                                        NULL};
@@ -21,7 +21,7 @@ static const char *const AUGMENTS[] = {
     "auto", "cifar100", "cifar10", "imagenet", "imagenet-shorter-side", NULL};
 static const char *const CLASSIFIER_INITS[] = {"fresh", "inherit", NULL};
 static const char *const DISTILLS[] = {"none", "added", "shared", NULL};
-static const char *const READOUTS[] = {"trained", "aligned", "means", NULL};
+static const char *const READOUTS[] = {"trained", "aligned", "means", "corrected", NULL};
 static const char *const MASK_INITS[] = {"normal", "uniform", "constant", NULL};
 static const char *const MASK_GRADIENTS[] = {"exact", "hat", NULL};
 static const char *const MASK_CHOICES[] = {"learned", "random", NULL};
@@ -302,11 +302,18 @@ const struct setting setting_table[] = {
      .absent = "2",
      .at = FIELD(distill_temperature)},
     {.key = "readout",
-     .help = "a step's classifier: as trained, new rows aligned to the old, means of exemplars",
+     .help = "a step's classifier: as trained, new rows aligned or corrected, means of exemplars",
      .type = SETTING_CHOICE,
      .choices = READOUTS,
      .absent = "trained",
      .at = FIELD(readout)},
+    {.key = "correction_share",
+     .help = "readout=corrected: share of a class's kept images that only the correction sees",
+     .type = SETTING_DOUBLE,
+     .is_above_min = true,
+     .max = 0.5,
+     .absent = "0.1",
+     .at = FIELD(correction_share)},
     {.key = "classifier_positive",
      .help = "weights of the classifier never fall below 0",
      .type = SETTING_BOOL,

@@ -214,23 +214,37 @@ enum der_status view_balanced_to(struct der_ctx *ctx, const struct data_view *vi
     return status;
 }
 
-/* Marks what is held out and counts it; the message names a label that cannot be split, unless labels with
- * fewer than `fewest` samples are spared. */
+/* What is taken out of a label. */
+struct holdout {
+    double share;
+    int64_t
+        fewest; /* labels with fewer samples keep them all; 0: none does, a single one is an error */
+    int64_t each; /* instead of a share; 0: not so */
+};
+
+static int64_t count_held(const struct holdout *rule, int64_t n)
+{
+    if (rule->each > 0)
+        return rule->each < n - 1 ? rule->each : n - 1;
+    const int64_t wanted = (int64_t)floor(rule->share * (double)n + 0.5);
+    return n < rule->fewest ? 0 : wanted < 1 ? 1 : wanted > n - 1 ? n - 1 : wanted;
+}
+
+/* Marks what is held out and counts it; the message names a label that cannot be split. */
 static enum der_status mark_held(struct der_ctx *ctx, const struct data_view *view,
-                                 const struct ticket *tickets, double share, int64_t fewest,
+                                 const struct ticket *tickets, const struct holdout *rule,
                                  bool *is_held, int64_t *n_held)
 {
     *n_held = 0;
     for (int64_t begin = 0; begin < view->n;) {
         int64_t end = run_end(tickets, view->n, begin);
         int64_t n = end - begin;
-        if (n < 2 && fewest == 0)
+        if (n < 2 && rule->fewest == 0 && rule->each == 0)
             return ctx_fail(ctx, DER_ARG,
                             "validation share %g: class %d of the order has one image, a split "
                             "needs two",
-                            share, (int)tickets[begin].label + 1);
-        int64_t wanted = (int64_t)floor(share * (double)n + 0.5);
-        wanted = n < fewest ? 0 : wanted < 1 ? 1 : wanted > n - 1 ? n - 1 : wanted;
+                            rule->share, (int)tickets[begin].label + 1);
+        int64_t wanted = count_held(rule, n);
         for (int64_t i = 0; i < wanted; i++)
             is_held[tickets[begin + i].at] = true;
         *n_held += wanted;
@@ -239,21 +253,17 @@ static enum der_status mark_held(struct der_ctx *ctx, const struct data_view *vi
     return DER_OK;
 }
 
-static enum der_status hold_out(struct der_ctx *ctx, const struct data_view *view, double share,
-                                int64_t fewest, uint64_t seed, struct data_view **kept,
+static enum der_status take_out(struct der_ctx *ctx, const struct data_view *view,
+                                const struct holdout *rule, uint64_t seed, struct data_view **kept,
                                 struct data_view **held)
 {
     *kept = NULL;
     *held = NULL;
-    if (!(share > 0 && share < 1))
-        return ctx_fail(ctx, DER_ARG, "validation share is %g, want more than 0 and less than 1",
-                        share);
     struct ticket *tickets = draw_tickets(ctx, view, seed, RNG_VALIDATION, 0);
     bool *is_held = mem_zalloc(&ctx->mem, (size_t)view->n, sizeof *is_held);
     int64_t n_held = 0;
-    enum der_status status = tickets && is_held
-                                 ? mark_held(ctx, view, tickets, share, fewest, is_held, &n_held)
-                                 : ctx_nomem(ctx);
+    enum der_status status =
+        tickets && is_held ? mark_held(ctx, view, tickets, rule, is_held, &n_held) : ctx_nomem(ctx);
     if (status == DER_OK)
         status = view_new(ctx, view->n - n_held, kept);
     if (status == DER_OK)
@@ -271,10 +281,22 @@ static enum der_status hold_out(struct der_ctx *ctx, const struct data_view *vie
     return status;
 }
 
+static enum der_status hold_out(struct der_ctx *ctx, const struct data_view *view,
+                                const struct holdout *rule, uint64_t seed, struct data_view **kept,
+                                struct data_view **held)
+{
+    *kept = NULL;
+    *held = NULL;
+    if (!(rule->share > 0 && rule->share < 1))
+        return ctx_fail(ctx, DER_ARG, "validation share is %g, want more than 0 and less than 1",
+                        rule->share);
+    return take_out(ctx, view, rule, seed, kept, held);
+}
+
 enum der_status view_holdout(struct der_ctx *ctx, const struct data_view *view, double share,
                              uint64_t seed, struct data_view **kept, struct data_view **held)
 {
-    return hold_out(ctx, view, share, 0, seed, kept, held);
+    return hold_out(ctx, view, &(struct holdout){.share = share}, seed, kept, held);
 }
 
 enum der_status view_holdout_from(struct der_ctx *ctx, const struct data_view *view, double share,
@@ -282,7 +304,15 @@ enum der_status view_holdout_from(struct der_ctx *ctx, const struct data_view *v
                                   struct data_view **held)
 {
     assert(fewest >= 2);
-    return hold_out(ctx, view, share, fewest, seed, kept, held);
+    const struct holdout rule = {.share = share, .fewest = fewest};
+    return hold_out(ctx, view, &rule, seed, kept, held);
+}
+
+enum der_status view_set_aside(struct der_ctx *ctx, const struct data_view *view, int64_t each,
+                               uint64_t seed, struct data_view **kept, struct data_view **aside)
+{
+    assert(each > 0);
+    return take_out(ctx, view, &(struct holdout){.each = each}, seed, kept, aside);
 }
 
 void view_counts(const struct data_view *view, int64_t *counts, int n_labels)

@@ -69,6 +69,12 @@ NODISCARD enum der_status view_holdout_from(struct der_ctx *ctx, const struct da
                                             double share, int64_t fewest, uint64_t seed,
                                             struct data_view **kept, struct data_view **held);
 
+/* Takes `each` items of every label out, drawn without replacement, but leaves at least one of any. Which ones is a
+ * pure function of (seed, sample) and of what else the label has; both parts keep the view's order. */
+NODISCARD enum der_status view_set_aside(struct der_ctx *ctx, const struct data_view *view,
+                                         int64_t each, uint64_t seed, struct data_view **kept,
+                                         struct data_view **aside);
+
 /* counts[l] = items with label l, for labels below n_labels; others are not counted. */
 void view_counts(const struct data_view *view, int64_t *counts, int n_labels);
 

@@ -343,6 +343,48 @@ static void test_memory_failures_leave_nothing(void **state)
     atomic_store(&f->ctx->mem.fail_at, 0);
 }
 
+/* Of every label as many, other ones with another seed; a label that has no more than these keeps one. */
+static void test_as_many_of_every_class_are_set_aside(void **state)
+{
+    struct fixture *f = *state;
+    struct data_view *view;
+    struct data_view *kept[2];
+    struct data_view *aside[2];
+    assert_ok(f->ctx, view_classes(f->ctx, &f->part, f->order, 0, 3, &view));
+    for (int i = 0; i < 2; i++) {
+        bool seen[N] = {false};
+        int64_t counts[N_CLASSES];
+        int64_t last = -1;
+        assert_ok(f->ctx, view_set_aside(f->ctx, view, 3, (uint64_t)(5 + i), &kept[i], &aside[i]));
+        assert_int_equal(kept[i]->n + aside[i]->n, view->n);
+        view_counts(aside[i], counts, N_CLASSES);
+        assert_memory_equal(counts, ((int64_t[]){3, 3, 3, 0}), sizeof counts);
+        for (int64_t k = 0; k < aside[i]->n; k++)
+            seen[aside[i]->items[k].sample] = true;
+        for (int64_t k = 0; k < kept[i]->n; k++) { /* in the order of the view */
+            const struct view_item item = kept[i]->items[k];
+            assert_false(seen[item.sample]);
+            assert_true(item.label > last || kept[i]->items[k - 1].sample < item.sample);
+            last = item.label;
+        }
+    }
+    assert_memory_not_equal(aside[0]->items, aside[1]->items,
+                            (size_t)aside[0]->n * sizeof *aside[0]->items);
+    for (int i = 0; i < 2; i++) {
+        view_free(kept[i]);
+        view_free(aside[i]);
+    }
+    assert_ok(f->ctx, view_set_aside(f->ctx, view, 5, 5, &kept[0], &aside[0]));
+    int64_t counts[N_CLASSES];
+    view_counts(kept[0], counts, N_CLASSES);
+    for (int label = 0; label < 3; label++)
+        assert_true(counts[label] >= 1);
+    assert_int_equal(counts[1], 1); /* the rarest has five */
+    view_free(kept[0]);
+    view_free(aside[0]);
+    view_free(view);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_holdout_of_a_class_is_the_same_in_any_order),
         cmocka_unit_test(test_holdout_refuses_what_cannot_be_split),
         cmocka_unit_test(test_memory_failures_leave_nothing),
+        cmocka_unit_test(test_as_many_of_every_class_are_set_aside),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

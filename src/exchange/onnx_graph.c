@@ -329,9 +329,16 @@ static enum der_status add_classifier(struct onnx_graph *graph, const struct mod
                                                     .shape = head->items[0].shape,
                                                     .source = ONNX_PARAM,
                                                     .set = head}));
+    const char *bias = head->n > 1 ? "classifier.bias" : NULL;
+    if (bias)
+        TRY(add_constant(graph, &(struct onnx_constant){.name = bias,
+                                                        .shape = head->items[1].shape,
+                                                        .source = ONNX_PARAM,
+                                                        .set = head,
+                                                        .weights = 1}));
     TRY(add_given(graph, "temperature", shape_1d(1), &temperature));
     add_node(graph, &(struct node_text){.op = "Gemm",
-                                        .inputs = {features, "classifier.weight"},
+                                        .inputs = {features, "classifier.weight", bias},
                                         .output = ONNX_LOGITS,
                                         .attributes = {{"transB", {1}, 0}},
                                         .n_attributes = 1});

@@ -32,7 +32,7 @@ static enum der_status describe(void *self, struct graph *g, struct assembly_io 
     TRY(assembly_scalar(g, io, SCALAR_LR, "lr", &lr));
     TRY(assembly_scalar(g, io, SCALAR_ONE, "one", &one));
     TRY(assembly_attach(g, io, stage->head, true, &head));
-    TRY(graph_linear(g, io->matrix, head->value[0], NO_VALUE, &logits));
+    TRY(params_linear(head, g, io->matrix, &logits));
     struct xent_options options = {.temperature = (float)config->temperature};
     TRY(graph_softmax_xent(g, logits, io->labels, one, &options, &io->loss[0]));
     TRY(graph_rank(g, logits, io->labels, 0, 0, &io->rank));

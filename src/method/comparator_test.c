@@ -75,13 +75,13 @@ static void look_back(struct learner_data *f, struct learner *learner, double p[
     const int64_t dim = learner_feature_dim(learner);
     float features[N_NEW_IMAGES * MOST_FEATURES];
     float rows[CLASSES * MOST_FEATURES];
-    int64_t samples[N_NEW_IMAGES];
+    struct view_item items[N_NEW_IMAGES];
     struct data_view *view;
     int64_t n;
     assert_true(dim <= MOST_FEATURES);
     assert_ok(f->ctx, view_range(f->ctx, f->train, PER_STEP, CLASSES, &view));
     assert_int_equal(view->n, N_NEW_IMAGES);
-    assert_ok(f->ctx, reading_features(&reading, view, features, samples, &n));
+    assert_ok(f->ctx, reading_features(&reading, view, features, items, &n));
     assert_int_equal(n, N_NEW_IMAGES);
     assert_ok(f->ctx, param_read(learner->classifier, 0, rows));
     for (int i = 0; i < N_NEW_IMAGES; i++) {
@@ -288,14 +288,140 @@ static void test_probes_measure_all_methods_alike(void **state)
     assert_true(reference[0].ideal == reference[1].ideal);
 }
 
+/* What was trained, and what classifies: new rows scaled and shifted, old ones as they were. */
+static void test_bic_corrects_the_rows_of_new_classes(void **state)
+{
+    struct learner_data *f = *state;
+    float trained[CLASSES * MOST_FEATURES];
+    float rows[CLASSES * MOST_FEATURES];
+    float bias[CLASSES];
+    struct learner *learner = new_learner(f, METHOD_BIC, NULL, 0);
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    assert_null(learner->trained_head); /* nothing to make up for yet */
+    assert_int_equal(learner->classifier->n, 1);
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    const struct correction found = learner->correction;
+    const int64_t n_old = PER_STEP * learner_feature_dim(learner);
+    read_head(f, learner->trained_head, trained);
+    read_head(f, learner->classifier, rows);
+    assert_ok(f->ctx, param_read(learner->classifier, 1, bias));
+    for (int64_t i = 0; i < CLASSES * learner_feature_dim(learner); i++)
+        assert_true(rows[i] == (i < n_old ? trained[i] : (float)(found.beta * (double)trained[i])));
+    for (int y = 0; y < CLASSES; y++)
+        assert_true(bias[y] == (y < PER_STEP ? 0.0f : (float)found.gamma));
+    assert_true(fabs(found.beta - 1.0) > 1e-3 && fabs(found.gamma) > 1e-3);
+    learner_free(learner);
+}
+
+/* Mean cross-entropy over the test images, all classes competing, the logits of new ones corrected again. */
+static double loss_beside(struct learner_data *f, struct learner *learner,
+                          const struct data_view *view, double beta, double gamma)
+{
+    struct reading reading = {.learner = learner, .head = learner->trained_head};
+    const int64_t dim = learner_feature_dim(learner);
+    float rows[CLASSES * MOST_FEATURES];
+    float *features = mem_alloc(&f->ctx->mem, (size_t)(view->n * dim), sizeof *features);
+    struct view_item *items = mem_alloc(&f->ctx->mem, (size_t)view->n, sizeof *items);
+    double sum = 0.0;
+    int64_t n;
+    assert_non_null(features);
+    assert_non_null(items);
+    read_head(f, learner->trained_head, rows);
+    assert_ok(f->ctx, reading_features(&reading, view, features, items, &n));
+    reading_fini(&reading);
+    for (int64_t i = 0; i < n; i++) {
+        double q[CLASSES] = {0.0};
+        double total = 0.0;
+        for (int y = 0; y < CLASSES; y++) {
+            for (int64_t d = 0; d < dim; d++)
+                q[y] += (double)rows[y * dim + d] * (double)features[i * dim + d];
+            if (y >= PER_STEP)
+                q[y] = beta * q[y] + gamma;
+            total += exp(q[y]);
+        }
+        sum += log(total) - q[items[i].label];
+    }
+    mem_free(&f->ctx->mem, features);
+    mem_free(&f->ctx->mem, items);
+    return sum / (double)n;
+}
+
+/* As many images of every class, a fifth of what the memory has of one, are seen by the correction and by no training:
+ * where these images are all that is known of a class, training can not tell them from others that it never saw. */
+static void test_bic_corrects_by_images_that_training_did_not_see(void **state)
+{
+    struct learner_data *f = *state;
+    static const char *const fifth[] = {"correction_share=0.2"};
+    struct data_view *view;
+    struct data_view *kept;
+    struct data_view *aside;
+    int64_t counts[CLASSES];
+    struct learner *learner = new_learner(f, METHOD_BIC, fifth, 1);
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    assert_ok(f->ctx, learner_training_view(learner, PER_STEP, &view));
+    assert_ok(f->ctx, learner_set_aside(learner, view, PER_STEP, &kept, &aside));
+    view_counts(aside, counts, CLASSES);
+    for (int y = 0; y < CLASSES; y++)
+        assert_int_equal(counts[y], 2); /* 20 in all are 10 of each of the two known classes */
+    view_counts(kept, counts, CLASSES);
+    assert_memory_equal(counts, ((int64_t[]){8, 8, 98, 98}), sizeof counts);
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    const struct correction at = learner->correction;
+    const double here = loss_beside(f, learner, aside, at.beta, at.gamma) +
+                        0.05 * at.gamma * at.gamma + 0.0005 * pow(at.beta - 1.0, 2.0);
+    for (int i = 0; i < 4; i++) { /* the minimum on these very images */
+        const double beta = at.beta + (i == 0 ? 0.05 : i == 1 ? -0.05 : 0.0);
+        const double gamma = at.gamma + (i == 2 ? 0.05 : i == 3 ? -0.05 : 0.0);
+        assert_true(loss_beside(f, learner, aside, beta, gamma) + 0.05 * gamma * gamma +
+                        0.0005 * pow(beta - 1.0, 2.0) >
+                    here);
+    }
+    view_free(view);
+    view_free(kept);
+    view_free(aside);
+    learner_free(learner);
+}
+
+/* Three steps of BiC, the classifier of the second one changed before the third: what it is taught hangs on that, what it
+ * begins with does not. */
+static void learn_from_changed(struct learner_data *f, const char *distill, float factor,
+                               float rows[CLASSES * MOST_FEATURES])
+{
+    const char *const brief[] = {"epochs=2", distill};
+    float changed[CLASSES * MOST_FEATURES];
+    struct learner *learner = new_learner(f, METHOD_BIC, brief, 2);
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    assert_ok(f->ctx, learner_step(learner, 1, NULL));
+    read_head(f, learner->classifier, changed);
+    for (size_t i = 0; i < sizeof changed / sizeof changed[0]; i++)
+        changed[i] *= factor;
+    assert_ok(f->ctx, param_write(learner->classifier, 0, changed));
+    assert_ok(f->ctx, learner_step(learner, 1, NULL));
+    read_head(f, learner->trained_head, rows);
+    learner_free(learner);
+}
+
+static void test_the_corrected_head_teaches_and_the_trained_one_is_inherited(void **state)
+{
+    struct learner_data *f = *state;
+    static const char *const distill[] = {"distill=none", "distill=shared"};
+    for (int taught = 0; taught < 2; taught++) {
+        float as_it_is[CLASSES * MOST_FEATURES];
+        float changed[CLASSES * MOST_FEATURES];
+        learn_from_changed(f, distill[taught], 1.0f, as_it_is);
+        learn_from_changed(f, distill[taught], 0.5f, changed);
+        assert_int_equal(memcmp(as_it_is, changed, sizeof as_it_is) != 0, taught);
+    }
+}
+
 /* Features of images by the learner's extractors, made of length one. */
 static int64_t read_phi(struct learner_data *f, struct learner *learner,
-                        const struct data_view *view, float *phi, int64_t *samples)
+                        const struct data_view *view, float *phi, struct view_item *items)
 {
     struct reading reading = {.learner = learner, .head = learner->classifier};
     const int64_t dim = learner_feature_dim(learner);
     int64_t n;
-    assert_ok(f->ctx, reading_features(&reading, view, phi, samples, &n));
+    assert_ok(f->ctx, reading_features(&reading, view, phi, items, &n));
     reading_fini(&reading);
     for (int64_t i = 0; i < n; i++) {
         double squares = 0.0;
@@ -317,10 +443,10 @@ static void class_mean(struct learner_data *f, struct learner *learner, int labe
         mean[d] = 0.0;
     for (int i = 0; i < list->n; i++) {
         float phi[MOST_FEATURES];
-        int64_t sample;
+        struct view_item read;
         struct view_item item = {.sample = list->samples[i], .label = label};
         const struct data_view one = {.items = &item, .n = 1};
-        assert_int_equal(read_phi(f, learner, &one, phi, &sample), 1);
+        assert_int_equal(read_phi(f, learner, &one, phi, &read), 1);
         for (int64_t d = 0; d < dim; d++)
             mean[d] += (double)phi[d];
     }
@@ -358,24 +484,24 @@ static void test_icarl_guesses_the_nearest_mean_of_exemplars(void **state)
     const int64_t dim = learner_feature_dim(learner);
     const size_t n_images = (size_t)f->train->n;
     float *phi = mem_alloc(&f->ctx->mem, n_images * (size_t)dim, sizeof *phi);
-    int64_t *samples = mem_alloc(&f->ctx->mem, n_images, sizeof *samples);
+    struct view_item *items = mem_alloc(&f->ctx->mem, n_images, sizeof *items);
     struct evaluation result;
     assert_non_null(phi);
-    assert_non_null(samples);
+    assert_non_null(items);
     assert_true(dim <= MOST_FEATURES);
     for (int y = 0; y < CLASSES; y++)
         class_mean(f, learner, y, means + y * dim);
-    const int64_t n = read_phi(f, learner, f->train, phi, samples);
+    const int64_t n = read_phi(f, learner, f->train, phi, items);
     assert_ok(f->ctx, learner_test(learner, NULL, &result));
     assert_int_equal(n, result.n_predictions);
     for (int64_t i = 0; i < n; i++) {
-        assert_int_equal(result.predictions[i].sample, samples[i]);
+        assert_int_equal(result.predictions[i].sample, items[i].sample);
         assert_int_equal(result.predictions[i].guess, nearest(phi + i * dim, means, dim));
     }
     assert_true(evaluation_top1(&result, 0, PER_STEP) > 60.0);
     evaluation_fini(f->ctx, &result);
     mem_free(&f->ctx->mem, phi);
-    mem_free(&f->ctx->mem, samples);
+    mem_free(&f->ctx->mem, items);
     learner_free(learner);
     f->options.test = f->test;
     f->options.test_split = DATA_TEST;
@@ -404,6 +530,9 @@ int main(void)
         TEST(test_wa_aligns_a_classifier_of_positive_weights),
         TEST(test_a_second_stage_keeps_weights_positive_too),
         TEST(test_probes_measure_all_methods_alike),
+        TEST(test_bic_corrects_the_rows_of_new_classes),
+        TEST(test_bic_corrects_by_images_that_training_did_not_see),
+        TEST(test_the_corrected_head_teaches_and_the_trained_one_is_inherited),
         TEST(test_icarl_guesses_the_nearest_mean_of_exemplars),
         TEST(test_means_classify_what_extractors_side_by_side_see),
     };

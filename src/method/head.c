@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { WEIGHT }; /* a head's only parameter */
+enum { WEIGHT, BIAS }; /* a head in training has the first alone */
 
 static enum der_status fill(struct param_set *head, struct backend *be, const char *name,
                             struct shape shape, enum param_init init)
@@ -104,6 +104,56 @@ enum der_status head_align(struct param_set *head, int64_t n_old)
     }
     mem_free(mem, rows);
     return status;
+}
+
+static enum der_status declare_corrected(struct param_set *to, const struct param_set *head)
+{
+    const struct param *rows = &head->items[WEIGHT];
+    int index;
+    TRY(param_set_add(to, rows->name, rows->shape, PARAM_LEARNT, INIT_ZERO, &index));
+    TRY(param_set_add(to, "classifier.bias", shape_1d(rows->shape.dim[0]), PARAM_LEARNT, INIT_ZERO,
+                      &index));
+    return param_set_allocate(to, head->be);
+}
+
+static enum der_status write_corrected(struct param_set *to, const struct param_set *head,
+                                       int64_t n_old, double scale, double offset)
+{
+    struct mem *mem = &head->ctx->mem;
+    const int64_t n = head->items[WEIGHT].shape.dim[0];
+    const int64_t cols = head->items[WEIGHT].shape.dim[1];
+    float *rows = NULL;
+    float *bias = mem_zalloc(mem, (size_t)n, sizeof *bias);
+    enum der_status status = bias ? read_weights(head, &rows) : ctx_nomem(head->ctx);
+    if (status == DER_OK) {
+        for (int64_t i = n_old * cols; i < n * cols; i++)
+            rows[i] = (float)(scale * (double)rows[i]);
+        for (int64_t row = n_old; row < n; row++)
+            bias[row] = (float)offset;
+        status = param_write(to, WEIGHT, rows);
+    }
+    if (status == DER_OK)
+        status = param_write(to, BIAS, bias);
+    mem_free(mem, rows);
+    mem_free(mem, bias);
+    return status;
+}
+
+enum der_status head_correct(const struct param_set *head, int64_t n_old, double scale,
+                             double offset, struct param_set **out)
+{
+    struct param_set *to;
+    *out = NULL;
+    TRY(param_set_new(head->ctx, &to));
+    enum der_status status = declare_corrected(to, head);
+    if (status == DER_OK)
+        status = write_corrected(to, head, n_old, scale, offset);
+    if (status != DER_OK) {
+        param_set_free(to);
+        return status;
+    }
+    *out = to;
+    return DER_OK;
 }
 
 static void select_columns(float *dst, const float *src, struct shape full, const int32_t *cols,

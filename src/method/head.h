@@ -1,5 +1,5 @@
 /*
- * Heads: bias-free linear maps from features to logits, each one matrix in a set of its own.
+ * Heads: linear maps from features to logits, each a matrix in a set of its own. Those that are trained have no bias.
  */
 #ifndef METHOD_HEAD_H
 #define METHOD_HEAD_H
@@ -20,6 +20,11 @@ NODISCARD enum der_status head_inherit(struct param_set *head, const struct para
 /* Aligns the rows from n_old on with those before: gamma = mean |w_old| / mean |w_new| scales them. Nothing happens where
  * either mean is 0. */
 NODISCARD enum der_status head_align(struct param_set *head, int64_t n_old);
+
+/* *out: a frozen head whose rows from n_old on are scale times those, with a bias that is `offset` for them and 0 for the
+ * others. */
+NODISCARD enum der_status head_correct(const struct param_set *head, int64_t n_old, double scale,
+                                       double offset, struct param_set **out);
 
 /* *out: the head without the columns that are not listed, in training, with its velocities if it has any.
  * cols [n_cols] ascending. */

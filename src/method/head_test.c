@@ -172,6 +172,34 @@ static void test_align_gives_new_rows_the_length_of_old_ones(void **state)
     param_set_free(head);
 }
 
+/* Rows of old classes stay, those of new ones are scaled, and have a bias; the head itself is what it was. */
+static void test_correction_is_a_head_of_its_own(void **state)
+{
+    struct fixture *f = *state;
+    struct param_set *head = make(f, ROWS, COLS, INIT_ZERO, 0);
+    struct param_set *corrected;
+    float before[ROWS * COLS];
+    float got[ROWS * COLS];
+    float bias[ROWS];
+    write_places(f, head);
+    assert_ok(f->ctx, param_read(head, 0, before));
+    assert_ok(f->ctx, head_correct(head, 3, 0.5, -1.25, &corrected));
+    assert_null(corrected->grads);
+    assert_int_equal(corrected->n, 2);
+    assert_string_equal(corrected->items[0].name, "classifier.weight");
+    assert_string_equal(corrected->items[1].name, "classifier.bias");
+    assert_ok(f->ctx, param_read(corrected, 0, got));
+    for (int i = 0; i < ROWS * COLS; i++)
+        assert_true(got[i] == (i < 3 * COLS ? before[i] : 0.5f * before[i]));
+    assert_ok(f->ctx, param_read(corrected, 1, bias));
+    for (int row = 0; row < ROWS; row++)
+        assert_true(bias[row] == (row < 3 ? 0.0f : -1.25f));
+    assert_ok(f->ctx, param_read(head, 0, got));
+    assert_memory_equal(got, before, sizeof before);
+    param_set_free(corrected);
+    param_set_free(head);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -180,6 +208,7 @@ int main(void)
         TEST(test_reset_draws_uniform_weights_and_leaves_the_velocity),
         TEST(test_inherit_copies_what_both_heads_have),
         TEST(test_align_gives_new_rows_the_length_of_old_ones),
+        TEST(test_correction_is_a_head_of_its_own),
         TEST(test_select_keeps_the_listed_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

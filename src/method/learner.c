@@ -229,7 +229,7 @@ static enum der_status represent(struct learner *learner, const struct data_view
 }
 
 static enum der_status learn(struct learner *learner, const struct data_view *view, int n_new,
-                             const struct train_hooks *hooks)
+                             const struct data_view *aside, const struct train_hooks *hooks)
 {
     const struct config *config = &learner->options.config;
     learner_close_features(learner);
@@ -245,6 +245,8 @@ static enum der_status learn(struct learner *learner, const struct data_view *vi
         TRY(balance(learner, view, hooks));
     if (config->readout == READOUT_ALIGNED && learner->step > 0)
         TRY(head_align(learner->classifier, learner->n_classes - n_new));
+    if (aside)
+        TRY(learner_correct(learner, aside, learner->n_classes - n_new));
     if (config->method == METHOD_JOINT)
         return DER_OK;
     TRY(learner_remember(learner, learner->n_classes - n_new));
@@ -268,11 +270,19 @@ enum der_status learner_resume_step(struct learner *learner, int n_new, struct s
             "%d steps",
             learner_step_number(learner), n_new, learner->n_classes, n_classes, LEARNER_MAX_STEPS);
     struct data_view *view;
+    struct data_view *kept = NULL;
+    struct data_view *aside = NULL;
+    enum der_status status = DER_OK;
     TRY(learner_training_view(learner, n_new, &view));
+    if (learner->options.config.readout == READOUT_CORRECTED && learner->step > 0)
+        status = learner_set_aside(learner, view, n_new, &kept, &aside);
     learner->from = from;
-    enum der_status status = learn(learner, view, n_new, hooks);
+    if (status == DER_OK)
+        status = learn(learner, kept ? kept : view, n_new, aside, hooks);
     learner->from = NULL;
     view_free(view);
+    view_free(kept);
+    view_free(aside);
     TRY(status);
     learner->step++;
     learner->first_class[learner->step] = learner->n_classes;

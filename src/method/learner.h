@@ -8,6 +8,7 @@
  *   icarl     one extractor that is trained on, with what it was before as a teacher; classified by the
  *             nearest mean of exemplars
  *   wa        the same, whose classifier's new rows are made as long as the old ones
+ *   bic       the same, whose classifier's new rows are corrected by what images say that were set aside
  *
  * A few images of every class are kept for the next steps (joint keeps them all). New images of classes that
  * are known already may join: they are trained on with a step and compete for the places of their class.
@@ -17,6 +18,7 @@
 
 #include "config/config.h"
 #include "data/exemplar.h"
+#include "method/correction.h"
 #include "model/prune.h"
 #include "store/model_file.h"
 #include "store/state_file.h"
@@ -72,10 +74,12 @@ struct learner {
     int first_class[LEARNER_MAX_STEPS + 1]; /* of every step; [step] is n_classes */
     struct extractor *last_full;  /* the newest extractor before pruning: the next one starts so */
     struct param_set *last_masks; /* its masks: what pruning kept of it; NULL without pruning */
-    struct param_set *classifier; /* "classifier.weight" [n_classes, feature_dim] */
+    struct param_set *classifier; /* "classifier.weight" [n_classes, feature_dim], and
+                                   * "classifier.bias" [n_classes] where it was corrected */
     struct param_set
-        *trained_head;  /* what training left, where the classifier is another; or NULL */
-    double temperature; /* that the classifier was trained at */
+        *trained_head;            /* what training left, where the classifier is another; or NULL */
+    struct correction correction; /* of the classifier, where it was corrected */
+    double temperature;           /* that the classifier was trained at */
     struct exemplars *memory;
     struct resident resident;      /* images that the back end holds */
     struct desks desks;            /* of the finished step */

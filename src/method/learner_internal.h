@@ -11,7 +11,8 @@ enum learner_stage {
     STAGE_REPRESENTATION = 1,
     STAGE_CLASSIFIER = 2,
     STAGE_BALANCE = 3,
-    STAGE_IDEAL = 4
+    STAGE_IDEAL = 4,
+    STAGE_CORRECTION = 5
 };
 uint64_t learner_seed(const struct learner *learner, enum learner_stage stage);
 
@@ -94,10 +95,10 @@ void reading_fini(struct reading *reading);
 /* Accuracy on the learner's test images of the classes [first, last). */
 NODISCARD enum der_status reading_test(struct reading *reading, int first, int last,
                                        const struct train_hooks *hooks, struct evaluation *out);
-/* features [*n, feature_dim] of training images, with the test transform, and samples [*n] that say which; room
+/* features [*n, feature_dim] of training images, with the test transform, and items [*n] that say whose; room
  * for view->n of both. There are fewer where images do not decode and are skipped. */
 NODISCARD enum der_status reading_features(struct reading *reading, const struct data_view *view,
-                                           float *features, int64_t *samples, int64_t *n);
+                                           float *features, struct view_item *items, int64_t *n);
 
 /* remember.c: shortens the memory, adds the classes from `first` on, ranked by herding, and ranks those before
  * it again that images have joined. */
@@ -106,5 +107,16 @@ NODISCARD enum der_status learner_remember(struct learner *learner, int first);
 /* means.c: the classifier becomes one whose rows are the means of the exemplars' features; what was trained stays
  * with the learner, for the next step. */
 NODISCARD enum der_status learner_read_means(struct learner *learner);
+
+/* correction.c: splits what a step with n_new classes could be trained on: *aside has as many images of every class, a
+ * share of what the rarest has. */
+NODISCARD enum der_status learner_set_aside(const struct learner *learner,
+                                            const struct data_view *view, int n_new,
+                                            struct data_view **kept, struct data_view **aside);
+
+/* The classifier becomes one whose rows of the classes from n_old on are corrected by what the images of
+ * `aside` tell, which no stage was trained on; what was trained stays with the learner. */
+NODISCARD enum der_status learner_correct(struct learner *learner, const struct data_view *aside,
+                                          int n_old);
 
 #endif

@@ -91,11 +91,18 @@ static enum der_status restore_last(struct learner *learner, struct state_file *
     return learner->options.config.prune ? restore_masks(learner, from) : DER_OK;
 }
 
+/* Means took the place of what was trained at every step, corrected rows at every step but the first. */
+static bool has_trained_head(const struct learner *learner)
+{
+    const enum readout readout = learner->options.config.readout;
+    return readout == READOUT_MEANS || (readout == READOUT_CORRECTED && learner->step > 1);
+}
+
 /* The trained head has the shape of the classifier that took its place. */
 static enum der_status restore_trained_head(struct learner *learner, struct state_file *from)
 {
     struct param_set *head;
-    if (learner->options.config.readout != READOUT_MEANS || !learner->classifier)
+    if (!learner->classifier || !has_trained_head(learner))
         return DER_OK;
     const struct param *row = &learner->classifier->items[0];
     TRY(head_new(learner->be, row->name, row->shape.dim[0], row->shape.dim[1], INIT_ZERO, 0, 0,

@@ -145,7 +145,9 @@ static void assert_same_last(struct fixture *f, const struct learner *a, const s
     assert_int_equal(b->last_masks != NULL, f->data.options.config.prune);
     if (a->last_masks)
         assert_same_set(f, a->last_masks, b->last_masks);
-    assert_int_equal(a->trained_head != NULL, f->data.options.config.readout == READOUT_MEANS);
+    const enum readout readout = f->data.options.config.readout;
+    assert_int_equal(a->trained_head != NULL,
+                     readout == READOUT_MEANS || readout == READOUT_CORRECTED);
     assert_int_equal(b->trained_head != NULL, a->trained_head != NULL);
     if (a->trained_head)
         assert_same_set(f, a->trained_head, b->trained_head);
@@ -249,6 +251,14 @@ static void test_icarl_goes_on_from_every_epoch(void **state)
     check_every_epoch(f, EPOCHS);
 }
 
+/* Nor is the head of BiC what it goes on with; which images are set aside is not in the state. */
+static void test_bic_goes_on_from_every_epoch(void **state)
+{
+    struct fixture *f = *state;
+    use_method(f, METHOD_BIC);
+    check_every_epoch(f, EPOCHS);
+}
+
 /* All that a state can hold: masks that were cut out, the auxiliary head, and the head that means replaced. */
 static void test_der_read_by_means_goes_on_from_every_epoch(void **state)
 {
@@ -268,17 +278,19 @@ static void test_a_taught_network_with_a_second_stage_goes_on_from_every_epoch(v
     check_every_epoch(f, EPOCHS + HEAD_EPOCHS);
 }
 
-static void test_the_trained_head_is_kept_between_steps(void **state)
+/* Learns PER_STEP classes and n_more single ones; then one more as it is, and from its files and its state. */
+static void check_trained_head(struct fixture *f, enum method method, int n_more)
 {
-    struct fixture *f = *state;
     struct state_file *from;
     int64_t counts[PER_STEP] = {5, 5};
     const struct incremental_step tested = {
         .n_classes = PER_STEP, .n = counts, .top1 = counts, .top5 = counts};
-    use_method(f, METHOD_ICARL);
+    use_method(f, method);
     assert_ok(f->data.ctx, incremental_add(f->tests, &tested));
     struct learner *whole = new_learner(f, 0);
     assert_ok(f->data.ctx, learner_step(whole, PER_STEP, NULL));
+    for (int i = 0; i < n_more; i++)
+        assert_ok(f->data.ctx, learner_step(whole, 1, NULL));
     save(f, whole, "model1", "exemplars1");
     const struct stage_point point = learner_point(whole);
     assert_int_equal(keep(f, &point), DER_OK);
@@ -289,11 +301,22 @@ static void test_the_trained_head_is_kept_between_steps(void **state)
     assert_same_last(f, learner, whole);
     struct learner *both[] = {whole, learner};
     for (int i = 0; i < 2; i++)
-        assert_ok(f->data.ctx, learner_step(both[i], PER_STEP, NULL));
+        assert_ok(f->data.ctx, learner_step(both[i], 1, NULL));
     assert_same_last(f, learner, whole);
     assert_same_set(f, learner->classifier, whole->classifier);
     learner_free(learner);
     learner_free(whole);
+}
+
+static void test_the_head_that_means_replaced_is_kept_between_steps(void **state)
+{
+    check_trained_head(*state, METHOD_ICARL, 0);
+}
+
+/* From the second step on there is one. */
+static void test_the_head_that_was_corrected_is_kept_between_steps(void **state)
+{
+    check_trained_head(*state, METHOD_BIC, 1);
 }
 
 static void test_a_state_past_the_last_epoch_is_refused(void **state)
@@ -361,9 +384,11 @@ int main(void)
         TEST(test_joint_training_goes_on_from_every_epoch),
         TEST(test_wa_goes_on_from_every_epoch),
         TEST(test_icarl_goes_on_from_every_epoch),
+        TEST(test_bic_goes_on_from_every_epoch),
         TEST(test_der_read_by_means_goes_on_from_every_epoch),
         TEST(test_a_taught_network_with_a_second_stage_goes_on_from_every_epoch),
-        TEST(test_the_trained_head_is_kept_between_steps),
+        TEST(test_the_head_that_means_replaced_is_kept_between_steps),
+        TEST(test_the_head_that_was_corrected_is_kept_between_steps),
         TEST(test_a_state_past_the_last_epoch_is_refused),
     };
     if (!test_backend_is_here())

@@ -32,23 +32,18 @@ static void add_feature(const float *feature, int64_t dim, double *phi, double *
         row[d] += phi[d];
 }
 
-/* sums [n_classes + 1, dim] are zero; the last row is room for one feature. Features follow the view, in which some
- * images may be missing among them. */
+/* sums [n_classes + 1, dim] are zero; the last row is room for one feature. */
 static enum der_status add_features(struct learner *learner, const struct data_view *view,
-                                    float *features, int64_t *samples, double *sums)
+                                    float *features, struct view_item *items, double *sums)
 {
     const int64_t dim = learner_feature_dim(learner);
     struct reading reading = {.learner = learner, .head = learner->classifier};
     int64_t n = 0;
-    int64_t at = 0;
-    enum der_status status = reading_features(&reading, view, features, samples, &n);
+    enum der_status status = reading_features(&reading, view, features, items, &n);
     reading_fini(&reading);
-    for (int64_t i = 0; status == DER_OK && i < n; i++) {
-        while (view->items[at].sample != samples[i])
-            at++;
+    for (int64_t i = 0; status == DER_OK && i < n; i++)
         add_feature(features + i * dim, dim, sums + learner->n_classes * dim,
-                    sums + view->items[at++].label * dim);
-    }
+                    sums + items[i].label * dim);
     return status;
 }
 
@@ -60,11 +55,11 @@ static enum der_status sum_features(struct learner *learner, double *sums)
     const size_t n = (size_t)view->n;
     float *features =
         mem_alloc(&ctx->mem, n * (size_t)learner_feature_dim(learner), sizeof *features);
-    int64_t *samples = mem_alloc(&ctx->mem, n, sizeof *samples);
+    struct view_item *items = mem_alloc(&ctx->mem, n, sizeof *items);
     enum der_status status =
-        features && samples ? add_features(learner, view, features, samples, sums) : ctx_nomem(ctx);
+        features && items ? add_features(learner, view, features, items, sums) : ctx_nomem(ctx);
     mem_free(&ctx->mem, features);
-    mem_free(&ctx->mem, samples);
+    mem_free(&ctx->mem, items);
     view_free(view);
     return status;
 }

@@ -51,7 +51,7 @@ static enum der_status add_auxiliary(const struct objective *o, struct graph *g,
     struct xent_options options = {.label_shift = o->n_old - 1, .clamp_low = true};
     TRY(assembly_attach(g, io, o->auxiliary, true, use));
     TRY(assembly_scalar(g, io, OBJECTIVE_LAMBDA_A, "lambda_a", &lambda_a));
-    TRY(graph_linear(g, feature, (*use)->value[0], NO_VALUE, &logits));
+    TRY(params_linear(*use, g, feature, &logits));
     return graph_softmax_xent(g, logits, io->labels, lambda_a, &options, &io->loss[1]);
 }
 
@@ -67,7 +67,7 @@ static enum der_status add_distillation(const struct objective *o, struct graph 
     assert(!o->auxiliary); /* its loss would have this place */
     TRY(assembly_attach(g, io, o->teacher, false, &use));
     TRY(assembly_scalar(g, io, OBJECTIVE_LAMBDA_D, "lambda_d", &lambda_d));
-    TRY(graph_linear(g, io->matrix, use->value[0], NO_VALUE, &known));
+    TRY(params_linear(use, g, io->matrix, &known));
     return graph_distill(g, logits, known, lambda_d, &options, &io->loss[1]);
 }
 
@@ -145,7 +145,7 @@ enum der_status objective_describe(void *self, struct graph *g, struct assembly_
         .image = io->image, .masks = learning.masks ? m : NULL, .training = true};
     TRY(resnet_build(spec, g, learning.net, &net_io, &feature));
     TRY(add_super_feature(o, g, io, feature, &u));
-    TRY(graph_linear(g, u, learning.head->value[0], NO_VALUE, &logits));
+    TRY(params_linear(learning.head, g, u, &logits));
     TRY(graph_softmax_xent(g, logits, io->labels, weight, NULL, &io->loss[0]));
     TRY(graph_rank(g, logits, io->labels, 0, 0, &io->rank));
     if (o->auxiliary)

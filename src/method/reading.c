@@ -14,7 +14,7 @@ static enum der_status describe(void *self, struct graph *g, struct assembly_io 
     struct param_use *head;
     int logits;
     TRY(assembly_attach(g, io, reading->head, false, &head));
-    TRY(graph_linear(g, io->matrix, head->value[0], NO_VALUE, &logits));
+    TRY(params_linear(head, g, io->matrix, &logits));
     if (reading->keeps_guesses) {
         TRY(graph_expose(g, logits));
         io->logits = logits;
@@ -65,19 +65,19 @@ enum der_status reading_test(struct reading *reading, int first, int last,
 }
 
 /* Which images the rows of the features belong to; returns how many there are. */
-static int64_t row_samples(const struct feeder *feeder, int64_t n_batches, int batch,
-                           int64_t *samples)
+static int64_t row_items(const struct feeder *feeder, int64_t n_batches, int batch,
+                         struct view_item *items)
 {
     const int32_t *labels = feeder_labels(feeder);
     int64_t n = 0;
     for (int64_t row = 0; row < n_batches * batch; row++)
         if (labels[row] >= 0)
-            samples[n++] = feeder_samples(feeder)[row];
+            items[n++] = (struct view_item){feeder_samples(feeder)[row], labels[row]};
     return n;
 }
 
 enum der_status reading_features(struct reading *reading, const struct data_view *view,
-                                 float *features, int64_t *samples, int64_t *n)
+                                 float *features, struct view_item *items, int64_t *n)
 {
     struct learner *learner = reading->learner;
     struct der_ctx *ctx = learner->be->ctx;
@@ -95,7 +95,7 @@ enum der_status reading_features(struct reading *reading, const struct data_view
     if (status == DER_OK)
         status = feeder_features(feeder, features);
     if (status == DER_OK)
-        *n = row_samples(feeder, n_batches, data.batch, samples);
+        *n = row_items(feeder, n_batches, data.batch, items);
     feeder_free(feeder);
     return status;
 }

@@ -36,7 +36,7 @@ static enum der_status rank(struct reading *reading, const struct data_view *vie
     size_t most = (size_t)view->n;
     int64_t n = 0;
     float *features = mem_alloc(&ctx->mem, most * (size_t)dim, sizeof *features);
-    int64_t *rows = mem_alloc(&ctx->mem, most, sizeof *rows); /* samples of the features */
+    struct view_item *rows = mem_alloc(&ctx->mem, most, sizeof *rows); /* of the features */
     int32_t *ranks = mem_alloc(&ctx->mem, most, sizeof *ranks);
     enum der_status status = features && rows && ranks
                                  ? reading_features(reading, view, features, rows, &n)
@@ -44,7 +44,7 @@ static enum der_status rank(struct reading *reading, const struct data_view *vie
     if (status == DER_OK)
         status = exemplar_herd(ctx, features, (int)n, (int)dim, quota, ranks, n_ranked);
     for (int i = 0; status == DER_OK && i < *n_ranked; i++)
-        samples[i] = rows[ranks[i]];
+        samples[i] = rows[ranks[i]].sample;
     mem_free(&ctx->mem, features);
     mem_free(&ctx->mem, rows);
     mem_free(&ctx->mem, ranks);

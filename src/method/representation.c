@@ -41,11 +41,14 @@ static uint32_t stream_of(const struct representation *r, int which)
     return (uint32_t)(r->learner->step * STREAMS + which);
 }
 
-/* H_{t-1}, where this step is taught by it. */
+/* H_{t-1}, where this step is taught by it: as it was trained, but for a correction. */
 static struct param_set *teacher_of(const struct learner *learner)
 {
-    const bool is_taught = learner->options.config.distill != DISTILL_NONE && learner->step > 0;
-    return is_taught ? learner_trained_head(learner) : NULL;
+    const struct config *config = &learner->options.config;
+    if (config->distill == DISTILL_NONE || learner->step == 0)
+        return NULL;
+    return config->readout == READOUT_CORRECTED ? learner->classifier
+                                                : learner_trained_head(learner);
 }
 
 static bool has_auxiliary(const struct learner *learner)

@@ -81,10 +81,10 @@ struct paper_table {
 
 /* A row of such a table: what to run, and what to print beside the result. */
 struct paper_run {
-    const char *table;                        /* id */
-    const char *label;                        /* unique in its table */
-    const char *preset;                       /* name of a protocol */
-    const char *method;                       /* "der", "finetune", "joint", "icarl" or "wa" */
+    const char *table;  /* id */
+    const char *label;  /* unique in its table */
+    const char *preset; /* name of a protocol */
+    const char *method; /* "der", "finetune", "joint", "icarl", "wa" or "bic" */
     const char *settings[PAPER_MAX_SETTINGS]; /* "key=value", beyond the preset's; NULL ends them */
     const char *value_table;                  /* where the paper has its number; NULL: nowhere */
     const char *value_row;

@@ -1,6 +1,6 @@
 /*
  * The rows of the paper's tables that this program can run again. Of the methods that the paper compares with these are
- * iCaRL and WA, by its own recipe (docs/METHODS.md) where the tables quote other papers.
+ * iCaRL, BiC and WA, by its own recipes (docs/METHODS.md) where the tables quote other papers.
  *
  * Settings that a row is about are always spelt out, so that no preset can change its meaning. T5
  * has two rows because the paper does not say whether its representation was pruned. Figure 1 shows
@@ -40,6 +40,11 @@ const int N_PAPER_TABLES = sizeof PAPER_TABLES / sizeof *PAPER_TABLES;
     {                                                                                              \
         table, "WA, " what, preset, "wa", {WA_SETTINGS}, table, "wa"                               \
     }
+#define BIC_SETTINGS "prune=false", "distill=shared", "readout=corrected"
+#define BIC(table, preset, what)                                                                   \
+    {                                                                                              \
+        table, "BiC, " what, preset, "bic", {BIC_SETTINGS}, table, "bic"                           \
+    }
 #define WHOLE(table, preset, what)                                                                 \
     {                                                                                              \
         table, "DER without pruning, " what, preset, "der", {"prune=false"}, table, "der-wop"      \
@@ -73,46 +78,55 @@ const int N_PAPER_TABLES = sizeof PAPER_TABLES / sizeof *PAPER_TABLES;
 const struct paper_run PAPER_RUNS[] = {
     JOINT("T1", "cifar100-b0-5", "5 steps"),
     ICARL("T1", "cifar100-b0-5", "5 steps"),
+    BIC("T1", "cifar100-b0-5", "5 steps"),
     WA("T1", "cifar100-b0-5", "5 steps"),
     WHOLE("T1", "cifar100-b0-5", "5 steps"),
     PRUNED("T1", "cifar100-b0-5", "5 steps"),
     JOINT("T1", "cifar100-b0-10", "10 steps"),
     ICARL("T1", "cifar100-b0-10", "10 steps"),
+    BIC("T1", "cifar100-b0-10", "10 steps"),
     WA("T1", "cifar100-b0-10", "10 steps"),
     WHOLE("T1", "cifar100-b0-10", "10 steps"),
     PRUNED("T1", "cifar100-b0-10", "10 steps"),
     JOINT("T1", "cifar100-b0-20", "20 steps"),
     ICARL("T1", "cifar100-b0-20", "20 steps"),
+    BIC("T1", "cifar100-b0-20", "20 steps"),
     WA("T1", "cifar100-b0-20", "20 steps"),
     WHOLE("T1", "cifar100-b0-20", "20 steps"),
     PRUNED("T1", "cifar100-b0-20", "20 steps"),
     JOINT("T1", "cifar100-b0-50", "50 steps"),
     ICARL("T1", "cifar100-b0-50", "50 steps"),
+    BIC("T1", "cifar100-b0-50", "50 steps"),
     WA("T1", "cifar100-b0-50", "50 steps"),
     WHOLE("T1", "cifar100-b0-50", "50 steps"),
     PRUNED("T1", "cifar100-b0-50", "50 steps"),
     JOINT("T2", "cifar100-b50-2", "2 steps"),
     ICARL("T2", "cifar100-b50-2", "2 steps"),
+    BIC("T2", "cifar100-b50-2", "2 steps"),
     WA("T2", "cifar100-b50-2", "2 steps"),
     WHOLE("T2", "cifar100-b50-2", "2 steps"),
     PRUNED("T2", "cifar100-b50-2", "2 steps"),
     JOINT("T2", "cifar100-b50-5", "5 steps"),
     ICARL("T2", "cifar100-b50-5", "5 steps"),
+    BIC("T2", "cifar100-b50-5", "5 steps"),
     WA("T2", "cifar100-b50-5", "5 steps"),
     WHOLE("T2", "cifar100-b50-5", "5 steps"),
     PRUNED("T2", "cifar100-b50-5", "5 steps"),
     JOINT("T2", "cifar100-b50-10", "10 steps"),
     ICARL("T2", "cifar100-b50-10", "10 steps"),
+    BIC("T2", "cifar100-b50-10", "10 steps"),
     WA("T2", "cifar100-b50-10", "10 steps"),
     WHOLE("T2", "cifar100-b50-10", "10 steps"),
     PRUNED("T2", "cifar100-b50-10", "10 steps"),
     JOINT("T3", "imagenet100-b0-10", "ImageNet100-B0"),
     ICARL("T3", "imagenet100-b0-10", "ImageNet100-B0"),
+    BIC("T3", "imagenet100-b0-10", "ImageNet100-B0"),
     WA("T3", "imagenet100-b0-10", "ImageNet100-B0"),
     WHOLE("T3", "imagenet100-b0-10", "ImageNet100-B0"),
     PRUNED("T3", "imagenet100-b0-10", "ImageNet100-B0"),
     JOINT("T3", "imagenet1000-b0-10", "ImageNet1000-B0"),
     ICARL("T3", "imagenet1000-b0-10", "ImageNet1000-B0"),
+    BIC("T3", "imagenet1000-b0-10", "ImageNet1000-B0"),
     WA("T3", "imagenet1000-b0-10", "ImageNet1000-B0"),
     WHOLE("T3", "imagenet1000-b0-10", "ImageNet1000-B0"),
     PRUNED("T3", "imagenet1000-b0-10", "ImageNet1000-B0"),
@@ -123,6 +137,7 @@ const struct paper_run PAPER_RUNS[] = {
     ABLATION("expansion", "der", "auxiliary=false", "der-noaux"),
     ABLATION("expansion and auxiliary loss", "der", "auxiliary=true", "der-wop"),
     TRANSFER("iCaRL", "icarl", ICARL_SETTINGS),
+    TRANSFER("BiC", "bic", BIC_SETTINGS),
     TRANSFER("WA", "wa", WA_SETTINGS),
     TRANSFER("DER without pruning", "der", "prune=false"),
     TRANSFER("DER", "der", "prune=true"),
@@ -132,14 +147,17 @@ const struct paper_run PAPER_RUNS[] = {
     LAMBDA_A("lambda_a=5"),
     LAMBDA_A("lambda_a=10"),
     ICARL("T7", "cifar100-b0-5-rn32", "5 steps"),
+    BIC("T7", "cifar100-b0-5-rn32", "5 steps"),
     WA("T7", "cifar100-b0-5-rn32", "5 steps"),
     WHOLE("T7", "cifar100-b0-5-rn32", "5 steps"),
     PRUNED("T7", "cifar100-b0-5-rn32", "5 steps"),
     ICARL("T7", "cifar100-b0-10-rn32", "10 steps"),
+    BIC("T7", "cifar100-b0-10-rn32", "10 steps"),
     WA("T7", "cifar100-b0-10-rn32", "10 steps"),
     WHOLE("T7", "cifar100-b0-10-rn32", "10 steps"),
     PRUNED("T7", "cifar100-b0-10-rn32", "10 steps"),
     ICARL("T7", "cifar100-b0-20-rn32", "20 steps"),
+    BIC("T7", "cifar100-b0-20-rn32", "20 steps"),
     WA("T7", "cifar100-b0-20-rn32", "20 steps"),
     WHOLE("T7", "cifar100-b0-20-rn32", "20 steps"),
     PRUNED("T7", "cifar100-b0-20-rn32", "20 steps"),

@@ -279,6 +279,12 @@ static enum der_status bind_one(struct program *program, int value, struct buffe
     return program_bind(program, value, (struct span){buffer, param->offset * sizeof(float), 0});
 }
 
+enum der_status params_linear(const struct param_use *use, struct graph *g, int src, int *dst)
+{
+    const int bias = use->set->n > 1 ? use->value[1] : NO_VALUE;
+    return graph_linear(g, src, use->value[0], bias, dst);
+}
+
 enum der_status params_bind(const struct param_use *use, struct program *program)
 {
     const struct param_set *set = use->set;

@@ -100,6 +100,10 @@ NODISCARD enum der_status params_attach(struct param_set *set, struct graph *g, 
                                         struct param_use *use);
 void param_use_fini(struct param_use *use);
 
+/* dst = src W^T + b: W is the set's first parameter, b its second if it has one. */
+NODISCARD enum der_status params_linear(const struct param_use *use, struct graph *g, int src,
+                                        int *dst);
+
 /* After graph_backward: notes the gradients of the set's parameters. */
 void params_note_grads(struct param_use *use, const struct graph *g);
 

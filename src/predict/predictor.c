@@ -39,7 +39,7 @@ static enum der_status describe(void *self, struct graph *g, struct assembly_io 
     struct predictor *p = self;
     struct param_use *head;
     TRY(assembly_attach(g, io, p->model->classifier, false, &head));
-    TRY(graph_linear(g, io->matrix, head->value[0], NO_VALUE, &io->logits));
+    TRY(params_linear(head, g, io->matrix, &io->logits));
     TRY(graph_expose(g, io->logits));
     return graph_rank(g, io->logits, io->labels, 0, 0, &io->rank);
 }

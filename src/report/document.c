@@ -53,7 +53,8 @@ static const char *paper_row(const struct config *config)
     static const char *const others[] = {[METHOD_FINETUNE] = "finetune",
                                          [METHOD_JOINT] = "joint",
                                          [METHOD_ICARL] = "icarl",
-                                         [METHOD_WA] = "wa"};
+                                         [METHOD_WA] = "wa",
+                                         [METHOD_BIC] = "bic"};
     if (config->method != METHOD_DER)
         return others[config->method];
     if (config->prune)

@@ -85,12 +85,18 @@ enum der_status model_new(const struct model *like, struct model **out)
     return DER_OK;
 }
 
-static enum der_status declare_classifier(struct model *model, int64_t feature_dim)
+static const char BIAS[] = "classifier.bias";
+
+static enum der_status declare_classifier(struct model *model, int64_t feature_dim, bool has_bias)
 {
+    const int n_classes = model->info.n_classes;
     int index;
     TRY(param_set_new(model->ctx, &model->classifier));
-    return param_set_add(model->classifier, "classifier.weight",
-                         shape_2d(model->info.n_classes, feature_dim), PARAM_LEARNT, INIT_ZERO,
+    TRY(param_set_add(model->classifier, "classifier.weight", shape_2d(n_classes, feature_dim),
+                      PARAM_LEARNT, INIT_ZERO, &index));
+    if (!has_bias)
+        return DER_OK;
+    return param_set_add(model->classifier, BIAS, shape_1d(n_classes), PARAM_LEARNT, INIT_ZERO,
                          &index);
 }
 
@@ -100,7 +106,7 @@ static enum der_status copy_tensors(const struct model *from, struct model *to)
         TRY(extractor_copy(from->extractors[i], &to->extractors[i]));
         to->n_extractors++;
     }
-    TRY(declare_classifier(to, model_feature_dim(from)));
+    TRY(declare_classifier(to, model_feature_dim(from), from->classifier->n > 1));
     TRY(param_set_allocate(to->classifier, from->classifier->be));
     return param_set_copy(to->classifier, from->classifier);
 }
@@ -137,6 +143,7 @@ static enum der_status load_tensors(struct model *model, struct backend *be, con
                                     int n_specs)
 {
     char prefix[PREFIX_CHARS];
+    const bool has_bias = safetensors_find(file, BIAS) != NULL;
     int n_tensors = 0;
     int64_t feature_dim = 0;
     for (int i = 0; i < n_specs; i++) {
@@ -144,7 +151,7 @@ static enum der_status load_tensors(struct model *model, struct backend *be, con
                                 &n_tensors));
         feature_dim += resnet_feature_dim(&specs[i]);
     }
-    TRY(text_blame(model->ctx, source, declare_classifier(model, feature_dim)));
+    TRY(text_blame(model->ctx, source, declare_classifier(model, feature_dim, has_bias)));
     TRY(params_are_stored(file, "", model->classifier, false, &n_tensors));
     if (n_tensors != safetensors_count(file))
         return ctx_fail(model->ctx, DER_FORMAT,

@@ -1,6 +1,6 @@
 /*
  * Model files: all that prediction needs, as docs/FORMATS.md describes it. One safetensors file with
- * torchvision's names under extractors.N., classifier.weight, and a description in JSON.
+ * torchvision's names under extractors.N., classifier.weight (and .bias, if it has one), and a description in JSON.
  *
  * A file is believed in nothing. The description is checked against its own rules, every tensor against the
  * networks it describes, and memory is taken only for what is there.
@@ -37,7 +37,8 @@ struct model {
     struct model_info info;
     struct extractor *extractors[MODEL_MAX_STEPS]; /* [n_extractors], in order of their columns */
     int n_extractors;
-    struct param_set *classifier; /* "classifier.weight" [n_classes, features] */
+    struct param_set
+        *classifier; /* "classifier.weight" [n_classes, features]; few have a "classifier.bias" */
 };
 
 /* Columns of the feature matrix. */

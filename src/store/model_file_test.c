@@ -105,6 +105,42 @@ static void test_a_loaded_model_computes_the_same_bits(void **state)
     model_free(loaded);
 }
 
+/* The hand-made model's classifier, with a bias of `n` values. */
+static struct param_set *biased(struct fixture *f, int n)
+{
+    struct param_set *head;
+    int index;
+    assert_ok(f->ctx, param_set_new(f->ctx, &head));
+    assert_ok(f->ctx, param_set_add(head, "classifier.weight", shape_2d(CLASSES, 10), PARAM_LEARNT,
+                                    INIT_ZERO, &index));
+    assert_ok(f->ctx,
+              param_set_add(head, "classifier.bias", shape_1d(n), PARAM_LEARNT, INIT_ZERO, &index));
+    assert_ok(f->ctx, param_set_allocate(head, f->be));
+    hand_model_fill(head, 3);
+    return head;
+}
+
+static void test_a_bias_is_loaded_and_copied(void **state)
+{
+    struct fixture *f = *state;
+    const char *path = scratch_path(&f->scratch, "model");
+    struct model model = f->model;
+    struct model *loaded;
+    struct model *copy;
+    model.classifier = biased(f, CLASSES);
+    assert_ok(f->ctx, model_write(&model, NULL, path));
+    assert_ok(f->ctx, model_load(f->be, NULL, path, &loaded));
+    assert_same_params(model.classifier, loaded->classifier);
+    assert_ok(f->ctx, model_copy(loaded, &copy));
+    assert_same_params(model.classifier, copy->classifier);
+    model_free(copy);
+    model_free(loaded);
+    param_set_free(model.classifier);
+    assert_ok(f->ctx, model_copy(&f->model, &copy)); /* most have none */
+    assert_int_equal(copy->classifier->n, 1);
+    model_free(copy);
+}
+
 static void test_a_loaded_model_says_what_was_written(void **state)
 {
     struct fixture *f = *state;
@@ -257,6 +293,17 @@ static void test_a_classifier_of_other_features_is_refused(void **state)
     assert_refused(f, path, "tensor 'classifier.weight' is F32 [3, 10], want F32 [3, 4]");
 }
 
+static void test_a_bias_of_other_classes_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    const char *path = scratch_path(&f->scratch, "model");
+    struct model model = f->model;
+    model.classifier = biased(f, CLASSES + 1);
+    assert_ok(f->ctx, model_write(&model, NULL, path));
+    param_set_free(model.classifier);
+    assert_refused(f, path, "tensor 'classifier.bias' is F32 [4], want F32 [3]");
+}
+
 static void test_a_tensor_too_many_is_refused(void **state)
 {
     struct fixture *f = *state;
@@ -266,7 +313,7 @@ static void test_a_tensor_too_many_is_refused(void **state)
     assert_ok(f->ctx, param_set_new(f->ctx, &larger));
     assert_ok(f->ctx, param_set_add(larger, "classifier.weight", shape_2d(CLASSES, 10),
                                     PARAM_LEARNT, INIT_ZERO, &index));
-    assert_ok(f->ctx, param_set_add(larger, "classifier.bias", shape_1d(CLASSES), PARAM_LEARNT,
+    assert_ok(f->ctx, param_set_add(larger, "classifier.scale", shape_1d(CLASSES), PARAM_LEARNT,
                                     INIT_ZERO, &index));
     assert_ok(f->ctx, param_set_allocate(larger, f->be));
     struct model model = f->model;
@@ -311,12 +358,14 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_a_loaded_model_computes_the_same_bits),
+        TEST(test_a_bias_is_loaded_and_copied),
         TEST(test_a_loaded_model_says_what_was_written),
         TEST(test_a_model_that_travels_keeps_its_bytes),
         TEST(test_every_fault_of_a_description_is_told),
         TEST(test_a_negative_variance_is_refused),
         TEST(test_a_weight_that_is_not_finite_is_refused),
         TEST(test_a_classifier_of_other_features_is_refused),
+        TEST(test_a_bias_of_other_classes_is_refused),
         TEST(test_a_tensor_too_many_is_refused),
         TEST(test_a_file_of_another_program_is_refused),
         TEST(test_every_failed_allocation_of_loading_is_survived),

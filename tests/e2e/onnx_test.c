@@ -15,6 +15,7 @@
 #include "support/test_ctx.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { PER_CLASS = 60, CLASSES = 6, IMAGES = CLASSES * PER_CLASS, BATCH = 60, SIDE = 24 };
 
@@ -22,11 +23,22 @@ enum { PER_CLASS = 60, CLASSES = 6, IMAGES = CLASSES * PER_CLASS, BATCH = 60, SI
 
 /* Long enough for the running statistics to follow: without them the numbers of a deep network grow from layer
  * to layer, and 1e-4 is below their last digit. */
-static void train(struct der_ctx *ctx, const char *network, const char *width, const char *out)
+static void train(struct der_ctx *ctx, const char *network, const char *width, const char *readout,
+                  const char *out)
 {
-    const char *const settings[] = {
-        network,     width,       "step_classes=2", "order=seed:1", "batch=16",
-        "epochs=20", "memory=20", "lr=0.05",        "mask_gain=20", "classifier_epochs=2"};
+    const char *const settings[] = {readout,
+                                    strcmp(readout, "readout=corrected") == 0 ? "second_stage=false"
+                                                                              : "second_stage=true",
+                                    network,
+                                    width,
+                                    "step_classes=2",
+                                    "order=seed:1",
+                                    "batch=16",
+                                    "epochs=20",
+                                    "memory=20",
+                                    "lr=0.05",
+                                    "mask_gain=20",
+                                    "classifier_epochs=2"};
     struct experiment_options options = {.data = DATA, .out = out, .loader_threads = 1};
     struct experiment_summary summary;
     assert_ok(ctx, config_from_preset(ctx, "custom", METHOD_DER, &options.config));
@@ -65,14 +77,14 @@ static void read_images(struct model *model, struct scratch *scratch, float *ima
 }
 
 static void export_model(struct der_ctx *ctx, const char *network, const char *width,
-                         struct scratch *scratch)
+                         const char *readout, struct scratch *scratch)
 {
     static float images[IMAGES * 3 * SIDE * SIDE];
     static float logits[IMAGES * CLASSES];
     struct backend *be;
     struct model *model;
     struct onnx_options options = {.pixels = false};
-    train(ctx, network, width, scratch_path(scratch, "run"));
+    train(ctx, network, width, readout, scratch_path(scratch, "run"));
     assert_ok(ctx, backend_open(ctx, test_backend(), NULL, &be));
     assert_ok(ctx, model_load(be, NULL, scratch_path(scratch, "run/model.safetensors"), &model));
     assert_int_equal(model->n_extractors, 3);
@@ -87,14 +99,14 @@ static void export_model(struct der_ctx *ctx, const char *network, const char *w
     backend_close(be);
 }
 
-static void check_network(const char *network, const char *width)
+static void check_network(const char *network, const char *width, const char *readout)
 {
     struct der_ctx *ctx = test_ctx_new(2);
     struct scratch scratch;
     int status = 0;
     bool has_onnx = python_has(EXCHANGE_PYTHON, "onnx, onnxruntime, numpy");
     scratch_init(&scratch);
-    export_model(ctx, network, width, &scratch);
+    export_model(ctx, network, width, readout, &scratch);
     test_ctx_free(ctx);
     const char *const check[] = {EXCHANGE_PYTHON, "-B", DER_TESTS_DIR "/e2e/check_onnx.py",
                                  scratch.root, NULL};
@@ -109,25 +121,32 @@ static void check_network(const char *network, const char *width)
 static void test_resnet18_cifar(void **state)
 {
     (void)state;
-    check_network("network=resnet18-cifar", "width=0.12");
+    check_network("network=resnet18-cifar", "width=0.12", "readout=trained");
 }
 
 static void test_resnet32(void **state)
 {
     (void)state;
-    check_network("network=resnet32", "width=0.5");
+    check_network("network=resnet32", "width=0.5", "readout=trained");
 }
 
 static void test_resnet18_with_the_stem_for_imagenet(void **state)
 {
     (void)state;
-    check_network("network=resnet18", "width=0.2");
+    check_network("network=resnet18", "width=0.2", "readout=trained");
 }
 
 static void test_resnet18_3x3(void **state)
 {
     (void)state;
-    check_network("network=resnet18-3x3", "width=0.12");
+    check_network("network=resnet18-3x3", "width=0.12", "readout=trained");
+}
+
+/* Whose classifier has a bias. */
+static void test_a_corrected_classifier(void **state)
+{
+    (void)state;
+    check_network("network=resnet18-cifar", "width=0.12", "readout=corrected");
 }
 
 int main(void)
@@ -137,6 +156,7 @@ int main(void)
         cmocka_unit_test(test_resnet32),
         cmocka_unit_test(test_resnet18_with_the_stem_for_imagenet),
         cmocka_unit_test(test_resnet18_3x3),
+        cmocka_unit_test(test_a_corrected_classifier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,11 @@ struct model *made_model_new(struct backend *be, const struct augment_spec *inpu
     assert_ok(ctx,
               param_set_add(model->classifier, "classifier.weight",
                             shape_2d(MADE_CLASSES, features), PARAM_LEARNT, INIT_ZERO, &index));
+    assert_ok(ctx, param_set_add(model->classifier, "classifier.bias", shape_1d(MADE_CLASSES),
+                                 PARAM_LEARNT, INIT_ZERO, &index));
     assert_ok(ctx, param_set_allocate(model->classifier, be));
+    assert_ok(ctx, param_write(model->classifier, 0, weights));
+    rng_normal(weights, MADE_CLASSES, 1.0, 3, RNG_TEST, 1);
     assert_ok(ctx, param_write(model->classifier, index, weights));
     model->info = (struct model_info){.classes = made_classes,
                                       .n_classes = MADE_CLASSES,
@@ -161,6 +165,7 @@ void made_model_logits(const struct model *model, const float *image, double *lo
     struct backend *ref;
     float features[64];
     float weights[MADE_CLASSES * 64];
+    float bias[MADE_CLASSES];
     int64_t dim = 0;
     assert_ok(model->ctx, backend_open(model->ctx, "ref", NULL, &ref));
     for (int i = 0; i < model->n_extractors; i++) {
@@ -168,8 +173,9 @@ void made_model_logits(const struct model *model, const float *image, double *lo
         dim += resnet_feature_dim(&model->extractors[i]->spec);
     }
     assert_ok(model->ctx, param_read(model->classifier, 0, weights));
+    assert_ok(model->ctx, param_read(model->classifier, 1, bias));
     for (int c = 0; c < MADE_CLASSES; c++) {
-        logits[c] = 0.0;
+        logits[c] = (double)bias[c];
         for (int64_t k = 0; k < dim; k++)
             logits[c] += (double)weights[c * dim + k] * (double)features[k];
     }

@@ -1,5 +1,5 @@
 /*
- * A small model with two extractors of odd widths, for tests of whoever uses one.
+ * A small model with two extractors of odd widths and a classifier with a bias, for tests of whoever uses one.
  */
 #ifndef SUPPORT_MADE_MODEL_H
 #define SUPPORT_MADE_MODEL_H

@@ -8,7 +8,7 @@ static enum der_status describe(void *self, struct graph *g, struct assembly_io 
     struct model *model = self;
     struct param_use *head;
     TRY(assembly_attach(g, io, model->classifier, false, &head));
-    TRY(graph_linear(g, io->matrix, head->value[0], NO_VALUE, &io->logits));
+    TRY(params_linear(head, g, io->matrix, &io->logits));
     return graph_expose(g, io->logits);
 }
 
