@@ -59,11 +59,11 @@ static const struct option options[] = {
      .help = "what is done with new classes (der)",
      .more = "`der` is the method of this program, `finetune` one network that is trained on, "
              "`joint` one fresh "
-             "network a step that sees all images of all classes so far: the bound. `icarl` and "
-             "`wa` are finetune with "
-             "the network of the step before as a teacher, and with the nearest mean of exemplars "
-             "or a classifier that "
-             "is aligned instead of a second stage.",
+             "network a step that sees all images of all classes so far: the bound. `icarl`, "
+             "`wa` and `bic` are finetune with "
+             "the network of the step before as a teacher, and instead of a second stage with the "
+             "nearest mean of exemplars, a classifier that is aligned, or one that is corrected on "
+             "images set aside.",
      .at = AT(method)},
     {.name = "init",
      .kind = KIND_FILE,

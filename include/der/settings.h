@@ -41,7 +41,7 @@ DER_API const char *der_setting_choice(const char *key, int choice);
 /* All settings of a run, resolved. */
 struct der_settings;
 
-/* The settings of a preset for a method ("der", "finetune", "joint", "icarl", "wa"; NULL: "der") with n assignments
+/* The settings of a preset for a method ("der", "finetune", "joint", "icarl", "wa", "bic"; NULL: "der") with n assignments
  * "key=value", whose order does not matter; only of several for one key the last counts. Unknown names are refused
  * with a suggestion, values with what is allowed. Caller frees with der_settings_free. */
 DER_API DER_NODISCARD enum der_status der_settings_new(struct der_ctx *ctx, const char *preset,

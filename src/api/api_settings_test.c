@@ -56,8 +56,8 @@ static void test_settings_list_their_choices(void **state)
     (void)state;
     assert_string_equal(der_setting_choice("method", 0), "der");
     assert_string_equal(der_setting_choice("method", 2), "joint");
-    assert_string_equal(der_setting_choice("method", 4), "wa");
-    assert_null(der_setting_choice("method", 5));
+    assert_string_equal(der_setting_choice("method", 5), "bic");
+    assert_null(der_setting_choice("method", 6));
     assert_null(der_setting_choice("method", -1));
     assert_string_equal(der_setting_choice("prune", 1), "false");
     assert_string_equal(der_setting_choice("augment", 1), "cifar100");

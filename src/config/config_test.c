@@ -160,7 +160,9 @@ static void test_settings_that_contradict_each_other_are_refused(void **state)
         {"cifar100-b0-10", {"method=joint", "readout=means"}, 2, "joint training has all"},
         {"cifar100-b0-10", {"method=wa", "second_stage=true"}, 2, "readout=aligned and second"},
         {"cifar100-b0-10", {"readout=means"}, 1, "readout=means and second_stage=true"},
-        {"custom", {"method=icarl", "memory=0"}, 2, "readout=means takes the means of kept"},
+        {"custom", {"method=bic", "memory=0"}, 2, "readout=corrected goes by kept images"},
+        {"cifar100-b0-10", {"method=bic", "second_stage=true"}, 2, "readout=corrected and second"},
+        {"custom", {"method=icarl", "memory=0"}, 2, "readout=means goes by kept images"},
         {"cifar100-b0-10", {"hard_epoch=171"}, 1, "hard_epoch=171 lies past"},
         {"cifar100-b0-10", {"drops=5,130"}, 1, "drops has epoch 5"},
         {"cifar100-b0-10", {"drops=110,170"}, 1, "drops has epoch 170"},
@@ -223,6 +225,30 @@ static void test_means_need_an_image_of_every_class(void **state)
     test_ctx_free(ctx);
 }
 
+/* One of every known class to train on, one set aside. */
+static void test_a_correction_needs_two_images_of_every_known_class(void **state)
+{
+    (void)state;
+    static const char *const total[] = {"base_classes=2", "step_classes=2", "memory_mode=total",
+                                        "memory=7", "method=bic"};
+    struct der_ctx *ctx = test_ctx_new(1);
+    struct config c = from(ctx, "custom");
+    assert_ok(ctx, config_apply(ctx, &c, total, 5));
+    assert_ok(ctx, config_check(ctx, &c));
+    assert_int_equal(config_check_memory(ctx, &c, 6, 3), DER_ARG);
+    assert_non_null(strstr(ctx->error, "known before step 3"));
+    assert_non_null(strstr(ctx->error, "keep 8 or more"));
+    assert_ok(ctx, config_check_memory(ctx, &c, 6, 2));
+    assert_ok(ctx, config_set(ctx, &c, "memory", "8"));
+    assert_ok(ctx, config_check_memory(ctx, &c, 6, 3));
+    assert_ok(ctx, config_set(ctx, &c, "memory_mode", "per-class"));
+    assert_ok(ctx, config_set(ctx, &c, "memory", "1"));
+    assert_int_equal(config_check_memory(ctx, &c, 6, 3), DER_ARG);
+    assert_non_null(strstr(ctx->error, "keep 2 or more"));
+    assert_ok(ctx, config_check_memory(ctx, &c, 2, 1)); /* nothing is known before a single step */
+    test_ctx_free(ctx);
+}
+
 static void test_the_ablations_are_accepted(void **state)
 {
     (void)state;
@@ -236,10 +262,12 @@ static void test_the_ablations_are_accepted(void **state)
         {{"method=finetune"}, 1},
         {{"method=icarl"}, 1},
         {{"method=wa"}, 1},
+        {{"method=bic"}, 1},
         {{"method=finetune", "distill=shared"}, 2}, /* and the second stage */
         {{"method=wa", "classifier_init=fresh", "readout=means", "distill=none"}, 4},
         {{"second_stage=false", "readout=aligned", "classifier_positive=true"}, 3},
         {{"second_stage=false", "readout=means"}, 2},
+        {{"second_stage=false", "readout=corrected", "correction_share=0.2"}, 3},
         {{"method=joint", "joint_steps=last"}, 2},
         {{"classifier_init=inherit", "reset_after_warmup=false"}, 2},
         {{"mask_init=uniform", "mask_gain=10", "s_max=100", "hard_epoch=100"}, 4},
@@ -316,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_settings_that_contradict_each_other_are_refused),
         cmocka_unit_test(test_a_memory_that_leaves_a_class_nothing_is_refused),
         cmocka_unit_test(test_means_need_an_image_of_every_class),
+        cmocka_unit_test(test_a_correction_needs_two_images_of_every_known_class),
         cmocka_unit_test(test_the_ablations_are_accepted),
         cmocka_unit_test(test_every_number_of_epochs_gives_a_valid_schedule),
         cmocka_unit_test(test_values_out_of_range_are_found_in_the_struct),

@@ -226,7 +226,8 @@ static void test_methods_are_switches(void **state)
                 {METHOD_FINETUNE, false, true, DISTILL_NONE, READOUT_TRAINED},
                 {METHOD_JOINT, false, false, DISTILL_NONE, READOUT_TRAINED},
                 {METHOD_ICARL, false, false, DISTILL_ADDED, READOUT_MEANS},
-                {METHOD_WA, false, false, DISTILL_SHARED, READOUT_ALIGNED}};
+                {METHOD_WA, false, false, DISTILL_SHARED, READOUT_ALIGNED},
+                {METHOD_BIC, false, false, DISTILL_SHARED, READOUT_CORRECTED}};
     for (int p = 0; p < n_presets; p++) {
         for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
             struct config c;

@@ -256,6 +256,14 @@ static void add_probes(struct maker *m, const struct step_record *step)
         add_item(m, "latency_ms", latency_to_json(step->latency));
 }
 
+static cJSON *correction(const struct learner *learner)
+{
+    struct maker m = maker_new();
+    add_number(&m, "beta", learner->correction.beta);
+    add_number(&m, "gamma", learner->correction.gamma);
+    return maker_done(&m);
+}
+
 cJSON *record_step(const struct step_record *step)
 {
     const struct step_report *r = step->report;
@@ -276,6 +284,8 @@ cJSON *record_step(const struct step_record *step)
     add_item(&m, "per_class", class_accuracies(step->metrics, r->n_classes));
     add_item(&m, "confusion", confusion(step->confusion, r->step));
     add_item(&m, "widths", widths(step->learner));
+    if (step->learner->is_corrected)
+        add_item(&m, "correction", correction(step->learner));
     add_probes(&m, step);
     add_number(&m, "seconds", r->seconds);
     add_number(&m, "ms_per_iter", step->ms_per_iter);

@@ -235,5 +235,6 @@ enum der_status learner_correct(struct learner *learner, const struct data_view 
     param_set_free(learner->trained_head);
     learner->trained_head = learner->classifier;
     learner->classifier = head;
+    learner->is_corrected = true;
     return DER_OK;
 }

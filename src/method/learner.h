@@ -78,7 +78,8 @@ struct learner {
                                    * "classifier.bias" [n_classes] where it was corrected */
     struct param_set
         *trained_head;            /* what training left, where the classifier is another; or NULL */
-    struct correction correction; /* of the classifier, where it was corrected */
+    bool is_corrected;            /* the classifier, at the end of the newest step */
+    struct correction correction; /* by these */
     double temperature;           /* that the classifier was trained at */
     struct exemplars *memory;
     struct resident resident;      /* images that the back end holds */

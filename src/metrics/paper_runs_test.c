@@ -85,7 +85,7 @@ static void test_tables_have_the_rows_of_the_paper(void **state)
 static void test_rows_are_runnable(void **state)
 {
     (void)state;
-    static const char *const methods[] = {"der", "finetune", "joint", "icarl", "wa"};
+    static const char *const methods[] = {"der", "finetune", "joint", "icarl", "wa", "bic"};
     static const char *const keys[] = {"prune",    "auxiliary", "expand",
                                        "lambda_a", "lambda_s",  "target_params",
                                        "distill",  "readout",   "classifier_positive"};
@@ -167,6 +167,7 @@ static void test_settings_are_those_of_the_number(void **state)
         assert_int_equal(same(runs[i]->method, "finetune"), same(value->row, "finetune"));
         assert_int_equal(same(runs[i]->method, "icarl"), same(value->row, "icarl"));
         assert_int_equal(same(runs[i]->method, "wa"), same(value->row, "wa"));
+        assert_int_equal(same(runs[i]->method, "bic"), same(value->row, "bic"));
         assert_int_equal(has_setting(runs[i], "auxiliary=false"),
                          same(value->row, "finetune") || same(value->row, "der-noaux"));
         if (same(value->table, "T6"))
@@ -180,7 +181,7 @@ static void test_settings_are_those_of_the_number(void **state)
 
 static bool is_ours_to_run(const char *row)
 {
-    static const char *const rows[] = {"der", "der-wop", "joint", "icarl", "wa"};
+    static const char *const rows[] = {"der", "der-wop", "joint", "icarl", "wa", "bic"};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (same(row, rows[i]))
             return true;

@@ -22,7 +22,7 @@ check "but errors" test ! -s err
 # Steps, and what a run leaves behind.
 steps=(--data synth:classes=4,train=20,test=10,size=12,seed=1 "${tiny[@]}" --set step_classes=2
     --set width=0.25 --set epochs=2 --set classifier_epochs=2 --set batch=16 --set memory=8 --quiet)
-for method in der finetune joint icarl wa; do
+for method in der finetune joint icarl wa bic; do
     expect_code 0 "method $method takes two steps" "$DER" train "${steps[@]}" --method "$method" \
         --out "run-$method"
     check "both are shown" grep -Eq '^ +2/2 +4 ' out

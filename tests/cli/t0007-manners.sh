@@ -26,7 +26,7 @@ cp out settings.txt
 for key in $("$DER" presets custom | awk '{ print $1 }'); do
     check "help settings knows $key" grep -Eq "^[* ] $key +[^ ]" settings.txt
 done
-check "and says what one takes" grep -qx ' *takes one of der, finetune, joint, icarl, wa' settings.txt
+check "and says what one takes" grep -qx ' *takes one of der, finetune, joint, icarl, wa, bic' settings.txt
 check "and what the protocol fixes" grep -q '^\* memory_mode ' settings.txt
 
 # ---- what was mistyped -------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ done
 for key in $("$DER" presets custom | awk '{ print $1 }'); do
     check "der-presets(1) has $key" grep -qxF "\\fB$key\\fR" pages/der-presets.1
 done
-check "and what one takes" grep -q '^It takes one of der, finetune, joint, icarl, wa\.' pages/der-presets.1
+check "and what one takes" grep -q '^It takes one of der, finetune, joint, icarl, wa, bic\.' pages/der-presets.1
 
 for page in pages/*.1; do
     name=$(basename "$page")

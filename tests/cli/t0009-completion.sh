@@ -35,10 +35,10 @@ offers "$("$DER" presets | awk '{ print $1 }' | xargs)" train --preset ''
 offers "--preset=fashion-mnist-5" train --preset=f
 offers "$("$DER" presets custom | awk '{ print $1 "=" }' | xargs)" train --set ''
 offers "lambda_a= lambda_s=" reproduce T1 --set lambda_
-offers "method=der method=finetune method=joint method=icarl method=wa" train --set method=
+offers "method=der method=finetune method=joint method=icarl method=wa method=bic" train --set method=
 offers "--set=prune=true --set=prune=false" presets custom --set=prune=
 offers "" train --set epochs=
-offers "der finetune joint icarl wa" train --method ''
+offers "der finetune joint icarl wa bic" train --method ''
 offers "every last" train --joint-steps ''
 offers "f32 tf32 bf16" predict model --precision ''
 offers "stop skip" learn model --bad-images ''
@@ -95,7 +95,7 @@ bash_offers() { # "CANDIDATES" LINE WORDS...
 }
 bash_offers "get check" "der data " der data ""
 bash_offers "f32 tf32 bf16" "der train --precision=" der train --precision =
-bash_offers "der finetune joint icarl wa" "der train --set method=" der train --set method =
+bash_offers "der finetune joint icarl wa bic" "der train --set method=" der train --set method =
 bash_offers "joint" "der train --set=method=j" der train --set = method = j
 bash_offers "joint" "  der   train --set  method=j" der train --set method = j
 bash_offers "" "der train --order seed:" der train --order seed :

@@ -27,7 +27,7 @@ done
 echo "# $n_kills kills of $n_runs runs"
 
 common=("${run_flags[@]}")
-for variant in "--method finetune" "--method icarl" "--method wa" "--method joint" \
+for variant in "--method finetune" "--method icarl" "--method wa" "--method bic" "--method joint" \
     "--method joint --joint-steps last" "--measure transfer --measure latency"; do
     read -ra extra <<<"$variant"
     run_flags=("${common[@]}" "${extra[@]}")
