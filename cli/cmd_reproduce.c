@@ -77,7 +77,8 @@ static const struct option options[] = {
      .kind = KIND_SETTING,
      .argument = "KEY=VALUE",
      .help = "change a setting of every run; it is then no longer the paper's",
-     .more = "The title of the table says so. What a row is about cannot be changed. May be given "
+     .more = "The title of the table says so. What a wanted row is about cannot be changed. May be "
+             "given "
              "several times.",
      .at = AT(settings)},
     {.name = "tensorboard",

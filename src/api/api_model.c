@@ -150,7 +150,7 @@ struct der_model_info der_model_info(const struct der_model *model)
         out.params += resnet_count_params(&m->extractors[i]->spec);
         out.multiply_adds += resnet_count_multiply_adds(&m->extractors[i]->spec);
     }
-    out.params_total = out.params + out.features * info->n_classes;
+    out.params_total = out.params + param_set_count(m->classifier);
     return out;
 }
 

@@ -12,7 +12,7 @@
 
 #define NODISCARD DER_NODISCARD
 
-enum { CTX_ERROR_MAX = 512 };
+enum { CTX_ERROR_MAX = 768 };
 
 struct der_ctx {
     struct mem mem;            /* every heap block of the library comes from here */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { NAMES_MAX = 430, NAME_SHOWN_MAX = 40, ROWS_MAX = 64, SETTINGS_MAX = 160, WHAT_MAX = 200 };
+enum { NAMES_MAX = 640, NAME_SHOWN_MAX = 40, ROWS_MAX = 64, SETTINGS_MAX = 160, WHAT_MAX = 200 };
 
 static const int ALL_ORDERS[REPRODUCE_ORDERS] = {1, 2, 3};
 
@@ -126,7 +126,7 @@ static bool same_key(const char *a, const char *b)
     return length == strcspn(b, "=") && strncmp(a, b, length) == 0;
 }
 
-/* A row with another method or switch would no longer be that row. */
+/* A wanted row with another method or switch would no longer be that row. */
 static enum der_status check_assignment(const struct reproduction *r, const char *assignment)
 {
     if (same_key(assignment, "method") || same_key(assignment, "order"))
@@ -135,7 +135,8 @@ static enum der_status check_assignment(const struct reproduction *r, const char
                         "decide that",
                         assignment);
     for (int i = 0; i < r->n_rows; i++)
-        for (int k = 0; k < PAPER_MAX_SETTINGS && r->rows[i].settings[k]; k++)
+        for (int k = 0;
+             k < PAPER_MAX_SETTINGS && is_wanted(r, &r->rows[i]) && r->rows[i].settings[k]; k++)
             if (same_key(assignment, r->rows[i].settings[k]))
                 return ctx_fail(r->ctx, DER_ARG, "'%.64s' is refused: row '%s' of %s is about %s",
                                 assignment, r->rows[i].label, r->table->id, r->rows[i].settings[k]);

@@ -104,9 +104,9 @@ static void test_a_table_is_its_rows_under_three_orders(void **state)
 {
     struct fixture *f = *state;
     struct reproduction *r = plan(f, "T1");
-    assert_int_equal(r->n_rows, 20);
-    assert_int_equal(r->n_items, 60);
-    assert_int_equal(reproduction_missing(r), 60);
+    assert_int_equal(r->n_rows, 24);
+    assert_int_equal(r->n_items, 72);
+    assert_int_equal(reproduction_missing(r), 72);
     for (int i = 0; i < r->n_items; i++) {
         assert_int_equal(r->items[i].order, i % 3 + 1);
         assert_int_equal(r->items[i].config.order[0], '1' + i % 3);
@@ -231,6 +231,24 @@ static void test_what_a_row_is_about_cannot_be_overridden(void **state)
     struct reproduction *r = plan(f, "T1");
     assert_int_equal(r->items[0].config.representation.epochs, 2);
     reproduction_free(r);
+}
+
+/* What other rows are about may be changed in those that are asked for. */
+static void test_rows_that_are_not_wanted_forbid_nothing(void **state)
+{
+    struct fixture *f = *state;
+    const char *rows[] = {"joint, 5 steps"};
+    const char *assignments[] = {"classifier_positive=true"};
+    f->options.assignments = assignments;
+    f->options.n_assignments = 1;
+    refuse(f, "T1", DER_ARG, "is refused: row 'WA, 5 steps' of T1 is about classifier_positive");
+    f->options.rows = rows;
+    f->options.n_rows = 1;
+    struct reproduction *r = plan(f, "T1");
+    assert_true(r->items[0].config.classifier_positive);
+    reproduction_free(r);
+    rows[0] = "wa";
+    refuse(f, "T1", DER_ARG, "is refused: row 'WA, 5 steps'");
 }
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
@@ -486,6 +504,7 @@ int main(void)
         TEST(test_unknown_names_are_refused_with_a_suggestion),
         TEST(test_orders_are_the_papers),
         TEST(test_what_a_row_is_about_cannot_be_overridden),
+        TEST(test_rows_that_are_not_wanted_forbid_nothing),
         TEST(test_rows_are_mean_and_deviation_beside_the_paper),
         TEST(test_the_csv_has_all_digits_and_marks_changes),
         TEST(test_transfer_has_a_table_of_its_own),

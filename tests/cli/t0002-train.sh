@@ -22,6 +22,9 @@ check "but errors" test ! -s err
 # Steps, and what a run leaves behind.
 steps=(--data synth:classes=4,train=20,test=10,size=12,seed=1 "${tiny[@]}" --set step_classes=2
     --set width=0.25 --set epochs=2 --set classifier_epochs=2 --set batch=16 --set memory=8 --quiet)
+first_number() { # KEY: its first value in JSON
+    sed -En "s/.*\"$1\":[[:space:]]*(-?[0-9.e+-]+).*/\1/p" | head -n 1
+}
 for method in der finetune joint icarl wa bic; do
     expect_code 0 "method $method takes two steps" "$DER" train "${steps[@]}" --method "$method" \
         --out "run-$method"
@@ -30,7 +33,15 @@ for method in der finetune joint icarl wa bic; do
     check "metrics.jsonl has both steps" \
         test "$(grep -c '"event":"step"' "run-$method/metrics.jsonl")" -eq 2
     check "and an end" test "$(tail -n 1 "run-$method/metrics.jsonl" | grep -c '"event":"end"')" -eq 1
+    expect_code 0 "its model is tested" "$DER" eval "run-$method" --data synth:classes=4,train=20,test=10,size=12,seed=1 --json
+    check "and is what the last step ended with" test "$(first_number top1 <out)" \
+        = "$(grep '"event":"step","step":2,' "run-$method/metrics.jsonl" | first_number top1)"
+    expect_code 0 "which can be looked at" "$DER" info "run-$method/model.safetensors" --json
+    check "and has as many parameters" test "$(first_number total <out)" \
+        = "$(tail -n 1 "run-$method/metrics.jsonl" | first_number params_total)"
 done
+check "a correction is two numbers, from step 2 on" \
+    test "$(grep -Ec '"correction":\{"beta":[-0-9.e]+,"gamma":[-0-9.e]+\}' run-bic/metrics.jsonl)" -eq 1
 for key in step classes top1 top5 avg_top1 avg_top5 params avg_params params_total seconds ms_per_iter; do
     check "a step has the key $key" \
         test "$(grep '"event":"step"' run-der/metrics.jsonl | grep -c "\"$key\":[0-9]")" -eq 2
