@@ -313,7 +313,7 @@ static void test_bic_corrects_the_rows_of_new_classes(void **state)
     learner_free(learner);
 }
 
-/* Mean cross-entropy over the test images, all classes competing, the logits of new ones corrected again. */
+/* Mean cross-entropy over the images of a view, all classes competing, the logits of new ones corrected again. */
 static double loss_beside(struct learner_data *f, struct learner *learner,
                           const struct data_view *view, double beta, double gamma)
 {
@@ -346,9 +346,74 @@ static double loss_beside(struct learner_data *f, struct learner *learner,
     return sum / (double)n;
 }
 
-/* As many images of every class, a fifth of what the memory has of one, are seen by the correction and by no training:
- * where these images are all that is known of a class, training can not tell them from others that it never saw. */
-static void test_bic_corrects_by_images_that_training_did_not_see(void **state)
+/* With a bias out of all proportion every image is taken for one class. */
+static void test_a_bias_counts_in_tests(void **state)
+{
+    struct learner_data *f = *state;
+    static const char *const brief[] = {"epochs=2"};
+    static const float bias[CLASSES] = {0.0f, 0.0f, 1e6f, 0.0f};
+    struct evaluation result;
+    struct learner *learner = learnt(f, METHOD_BIC, brief, 1);
+    assert_ok(f->ctx, param_write(learner->classifier, 1, bias));
+    assert_ok(f->ctx, learner_test(learner, NULL, &result));
+    assert_true(result.n_predictions > 0);
+    for (int64_t i = 0; i < result.n_predictions; i++)
+        assert_int_equal(result.predictions[i].guess, 2);
+    evaluation_fini(f->ctx, &result);
+    learner_free(learner);
+}
+
+/* Turns black to white and back in the images of a view. */
+static void invert(struct learner_data *f, const struct data_view *view)
+{
+    struct data_part *part = &f->set->part[DATA_TRAIN];
+    const int64_t bytes = (int64_t)f->set->channels * f->set->height * f->set->width;
+    for (int64_t i = 0; i < view->n; i++)
+        for (int64_t k = 0; k < bytes; k++)
+            part->pixels[view->items[i].sample * bytes + k] ^= 0xff;
+}
+
+/* What step 2 of BiC is trained to, the images that it sets aside being as they are or others. */
+static struct correction learn_beside(struct learner_data *f, bool is_inverted,
+                                      float rows[CLASSES * MOST_FEATURES])
+{
+    static const char *const brief[] = {"epochs=2"};
+    struct data_view *view;
+    struct data_view *kept;
+    struct data_view *aside;
+    struct learner *learner = new_learner(f, METHOD_BIC, brief, 1);
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    assert_ok(f->ctx, learner_training_view(learner, PER_STEP, &view));
+    assert_ok(f->ctx, learner_set_aside(learner, view, PER_STEP, &kept, &aside));
+    if (is_inverted)
+        invert(f, aside);
+    assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    if (is_inverted)
+        invert(f, aside);
+    const struct correction found = learner->correction;
+    read_head(f, learner->trained_head, rows);
+    view_free(view);
+    view_free(kept);
+    view_free(aside);
+    learner_free(learner);
+    return found;
+}
+
+/* A device may have taken the images before they changed: then neither sees the change. */
+static void test_bic_does_not_train_on_what_it_sets_aside(void **state)
+{
+    struct learner_data *f = *state;
+    float as_it_is[CLASSES * MOST_FEATURES];
+    float changed[CLASSES * MOST_FEATURES];
+    const struct correction one = learn_beside(f, false, as_it_is);
+    const struct correction other = learn_beside(f, true, changed);
+    assert_memory_equal(as_it_is, changed, sizeof as_it_is);
+    if (strcmp(test_backend(), "cuda") != 0)
+        assert_true(one.beta != other.beta && one.gamma != other.gamma);
+}
+
+/* As many images of every class, a fifth of what the memory has of one; the minimum is theirs. */
+static void test_bic_corrects_by_what_it_sets_aside(void **state)
 {
     struct learner_data *f = *state;
     static const char *const fifth[] = {"correction_share=0.2"};
@@ -531,7 +596,9 @@ int main(void)
         TEST(test_a_second_stage_keeps_weights_positive_too),
         TEST(test_probes_measure_all_methods_alike),
         TEST(test_bic_corrects_the_rows_of_new_classes),
-        TEST(test_bic_corrects_by_images_that_training_did_not_see),
+        TEST(test_bic_does_not_train_on_what_it_sets_aside),
+        TEST(test_bic_corrects_by_what_it_sets_aside),
+        TEST(test_a_bias_counts_in_tests),
         TEST(test_the_corrected_head_teaches_and_the_trained_one_is_inherited),
         TEST(test_icarl_guesses_the_nearest_mean_of_exemplars),
         TEST(test_means_classify_what_extractors_side_by_side_see),
