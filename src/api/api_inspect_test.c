@@ -264,7 +264,7 @@ static void test_settings_that_differ_are_told_whole_or_not_at_all(void **state)
     const char *assignments[] = {order, "seed=7"};
     const struct der_settings_given given = {.assignments = assignments, .n_assignments = 2};
     made_run_write(f->ctx, &f->scratch, "run", &f->run);
-    memset(order + strlen(order), 'x', CTX_ERROR_MAX / 2 - 56);
+    memset(order + strlen(order), 'x', 200);
     assert_int_equal(resume_with(f, &given), DER_ARG);
     assert_non_null(strstr(der_ctx_error(f->ctx), "xxx; seed=1993, not 7. Give the same"));
     memset(order + strlen(order), 'x', 40);

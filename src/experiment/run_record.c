@@ -88,9 +88,11 @@ void run_record_fini(struct run_record *record)
 
 /* ---- comparing ----------------------------------------------------------------------------------- */
 
+enum { DIFFERENCES_MAX = 256 }; /* bytes: beside them a folder's name has to fit into a sentence */
+
 /* The settings that differ, as one sentence grows. */
 struct differences {
-    char text[CTX_ERROR_MAX / 2];
+    char text[DIFFERENCES_MAX];
     size_t length;
     bool is_full; /* the rest was left out */
 };
