@@ -142,7 +142,7 @@ enum der_status learner_set_aside(const struct learner *learner, const struct da
 {
     const double share = learner->options.config.correction_share;
     const double rounding = 1e-9; /* 0.29 * 100 is 28.999... */
-    int64_t rarest;
+    int64_t rarest = 0;
     *kept = NULL;
     *aside = NULL;
     TRY(count_rarest(view, learner->n_classes + n_new, &rarest));
