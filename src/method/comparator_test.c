@@ -5,6 +5,7 @@
 #include "method/learner_internal.h"
 
 #include "config/override.h"
+#include "method/head.h"
 #include "method/probe.h"
 #include "support/learner_data.h"
 #include "support/test_backend.h"
@@ -230,9 +231,13 @@ static void test_wa_aligns_a_classifier_of_positive_weights(void **state)
     float rows[CLASSES * MOST_FEATURES];
     struct learner *learner = learnt(f, METHOD_WA, NULL, 0);
     struct learner *plain = learnt(f, METHOD_WA, unaligned, 1);
-    assert_true(remembered(f, learner) > 50.0); /* of two classes among four */
     assert_true(fabs(mean_length(f, learner, 0) / mean_length(f, learner, PER_STEP) - 1.0) < 1e-5);
-    assert_true(fabs(mean_length(f, plain, 0) / mean_length(f, plain, PER_STEP) - 1.0) > 1e-3);
+    assert_true(mean_length(f, plain, 0) / mean_length(f, plain, PER_STEP) < 0.99);
+    /* How much is remembered follows from rounding, on every device another; that it becomes more, from smaller logits of
+     * the classes that are new. */
+    const double before = remembered(f, plain);
+    assert_ok(f->ctx, head_align(plain->classifier, PER_STEP));
+    assert_true(remembered(f, plain) > before);
     assert_ok(f->ctx, param_read(learner->classifier, 0, rows));
     for (int64_t i = 0; i < CLASSES * learner_feature_dim(learner); i++)
         assert_true(rows[i] >= 0.0f);
