@@ -78,8 +78,7 @@ static const struct option options[] = {
      .argument = "KEY=VALUE",
      .help = "change a setting of every run; it is then no longer the paper's",
      .more = "The title of the table says so. What a wanted row is about cannot be changed. May be "
-             "given "
-             "several times.",
+             "given several times.",
      .at = AT(settings)},
     {.name = "tensorboard",
      .kind = KIND_FOLDER,

@@ -214,8 +214,7 @@ enum der_status config_check_memory(struct der_ctx *ctx, const struct config *co
         return ctx_fail(
             ctx, DER_ARG,
             "readout=corrected needs two kept images of every class known before step %d, one to "
-            "train "
-            "on and one set aside, but memory=%d is not enough: keep %d or more, or set "
+            "train on and one set aside, but memory=%d is not enough: keep %d or more, or set "
             "readout=trained",
             n_steps, config->memory, config->memory_mode == MEMORY_PER_CLASS ? 2 : 2 * n_known);
     if (needs_last)

@@ -2,8 +2,8 @@
  * Exemplars: the few images of old classes that a learner may keep, chosen by herding.
  *
  * Herding ranks the images of a class once, when the class is new; later steps only shorten the
- * list, so what is kept is always a prefix of that ranking. Only when images join a known class is it
- * ranked again, among those that were kept and those that are new.
+ * list, so what is kept is always a prefix of that ranking, with what a method puts among it. Only when
+ * images join a known class is it ranked again, among those that were kept and those that are new.
  */
 #ifndef DATA_EXEMPLAR_H
 #define DATA_EXEMPLAR_H

@@ -230,12 +230,11 @@ static int64_t count_held(const struct holdout *rule, int64_t n)
     return n < rule->fewest ? 0 : wanted < 1 ? 1 : wanted > n - 1 ? n - 1 : wanted;
 }
 
-/* Marks what is held out and counts it; the message names a label that cannot be split. */
+/* Marks what is held out; the message names a label that cannot be split. */
 static enum der_status mark_held(struct der_ctx *ctx, const struct data_view *view,
                                  const struct ticket *tickets, const struct holdout *rule,
-                                 bool *is_held, int64_t *n_held)
+                                 bool *is_held)
 {
-    *n_held = 0;
     for (int64_t begin = 0; begin < view->n;) {
         int64_t end = run_end(tickets, view->n, begin);
         int64_t n = end - begin;
@@ -247,9 +246,28 @@ static enum der_status mark_held(struct der_ctx *ctx, const struct data_view *vi
         int64_t wanted = count_held(rule, n);
         for (int64_t i = 0; i < wanted; i++)
             is_held[tickets[begin + i].at] = true;
-        *n_held += wanted;
         begin = end;
     }
+    return DER_OK;
+}
+
+enum der_status view_split(struct der_ctx *ctx, const struct data_view *view, const bool *marks,
+                           struct data_view **rest, struct data_view **marked)
+{
+    int64_t n_marked = 0;
+    for (int64_t i = 0; i < view->n; i++)
+        n_marked += marks[i];
+    *marked = NULL;
+    TRY(view_new(ctx, view->n - n_marked, rest));
+    enum der_status status = view_new(ctx, n_marked, marked);
+    if (status != DER_OK) {
+        view_free(*rest);
+        *rest = NULL;
+        return status;
+    }
+    struct view_item *next[2] = {(*rest)->items, (*marked)->items};
+    for (int64_t i = 0; i < view->n; i++)
+        *next[marks[i]]++ = view->items[i];
     return DER_OK;
 }
 
@@ -261,21 +279,10 @@ static enum der_status take_out(struct der_ctx *ctx, const struct data_view *vie
     *held = NULL;
     struct ticket *tickets = draw_tickets(ctx, view, seed, RNG_VALIDATION, 0);
     bool *is_held = mem_zalloc(&ctx->mem, (size_t)view->n, sizeof *is_held);
-    int64_t n_held = 0;
     enum der_status status =
-        tickets && is_held ? mark_held(ctx, view, tickets, rule, is_held, &n_held) : ctx_nomem(ctx);
+        tickets && is_held ? mark_held(ctx, view, tickets, rule, is_held) : ctx_nomem(ctx);
     if (status == DER_OK)
-        status = view_new(ctx, view->n - n_held, kept);
-    if (status == DER_OK)
-        status = view_new(ctx, n_held, held);
-    if (status == DER_OK) {
-        struct view_item *next[2] = {(*kept)->items, (*held)->items};
-        for (int64_t i = 0; i < view->n; i++)
-            *next[is_held[i]]++ = view->items[i];
-    } else {
-        view_free(*kept);
-        *kept = NULL;
-    }
+        status = view_split(ctx, view, is_held, kept, held);
     mem_free(&ctx->mem, is_held);
     mem_free(&ctx->mem, tickets);
     return status;

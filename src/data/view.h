@@ -75,6 +75,11 @@ NODISCARD enum der_status view_set_aside(struct der_ctx *ctx, const struct data_
                                          int64_t each, uint64_t seed, struct data_view **kept,
                                          struct data_view **aside);
 
+/* The items i of a view with marks[i], and the rest; both keep the view's order. */
+NODISCARD enum der_status view_split(struct der_ctx *ctx, const struct data_view *view,
+                                     const bool *marks, struct data_view **rest,
+                                     struct data_view **marked);
+
 /* counts[l] = items with label l, for labels below n_labels; others are not counted. */
 void view_counts(const struct data_view *view, int64_t *counts, int n_labels);
 

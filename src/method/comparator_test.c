@@ -404,6 +404,66 @@ static struct correction learn_beside(struct learner_data *f, bool is_inverted,
     return found;
 }
 
+/* What step 1 of BiC learns with the images of `changed` turned to their negatives. */
+static void learn_first(struct learner_data *f, const struct data_view *changed,
+                        struct learner **learner, float rows[CLASSES * MOST_FEATURES])
+{
+    static const char *const brief[] = {"epochs=2"};
+    *learner = new_learner(f, METHOD_BIC, brief, 1);
+    if (changed)
+        invert(f, changed);
+    assert_ok(f->ctx, learner_step(*learner, PER_STEP, NULL));
+    if (changed)
+        invert(f, changed);
+    read_head(f, (*learner)->classifier, rows);
+}
+
+/* No step has trained on the old images that a correction goes by, not those before it either. */
+static void test_bic_never_trained_on_what_it_sets_aside(void **state)
+{
+    struct learner_data *f = *state;
+    float as_it_is[CLASSES * MOST_FEATURES];
+    float otherwise[CLASSES * MOST_FEATURES];
+    struct data_view *view;
+    struct data_view *kept;
+    struct data_view *aside;
+    struct data_view *old;
+    struct learner *learner;
+    struct learner *other;
+    learn_first(f, NULL, &learner, as_it_is);
+    assert_ok(f->ctx, learner_training_view(learner, PER_STEP, &view));
+    assert_ok(f->ctx, learner_set_aside(learner, view, PER_STEP, &kept, &aside));
+    assert_ok(f->ctx, view_range(f->ctx, aside, 0, PER_STEP, &old));
+    assert_true(old->n > 0);
+    learn_first(f, old, &other, otherwise);
+    assert_memory_equal(as_it_is, otherwise, sizeof as_it_is);
+    learner_free(learner);
+    learner_free(other);
+    view_free(view);
+    view_free(kept);
+    view_free(aside);
+    view_free(old);
+}
+
+/* The memory has its images of every class, those set aside among them, where one class has but three. */
+static void test_a_rare_class_takes_nothing_from_others(void **state)
+{
+    enum { RARE = 3, N_RARE = 3 };
+    struct learner_data *f = *state;
+    static const char *const brief[] = {"epochs=1", "correction_share=0.4"};
+    struct data_view *few;
+    assert_ok(f->ctx, view_range(f->ctx, f->train, 0, CLASSES, &few));
+    few->n -= few->n / CLASSES - N_RARE; /* it comes last */
+    f->options.train = few;
+    struct learner *learner = learnt(f, METHOD_BIC, brief, 2);
+    for (int label = 0; label < CLASSES; label++)
+        assert_int_equal(learner->memory->lists[label].n, label == RARE ? N_RARE : 5);
+    assert_true(learner->is_corrected);
+    learner_free(learner);
+    f->options.train = f->train;
+    view_free(few);
+}
+
 /* A device may have taken the images before they changed: then neither sees the change. */
 static void test_bic_does_not_train_on_what_it_sets_aside(void **state)
 {
@@ -453,8 +513,8 @@ static void test_bic_corrects_by_what_it_sets_aside(void **state)
 }
 
 /* Three steps of BiC, the classifier of the second one changed before the third: what it is taught hangs on that, what it
- * begins with does not. */
-static void learn_from_changed(struct learner_data *f, const char *distill, float factor,
+ * begins with does not. `which`: its weights or its bias. */
+static void learn_from_changed(struct learner_data *f, const char *distill, int which, float factor,
                                float rows[CLASSES * MOST_FEATURES])
 {
     const char *const brief[] = {"epochs=2", distill};
@@ -462,10 +522,10 @@ static void learn_from_changed(struct learner_data *f, const char *distill, floa
     struct learner *learner = new_learner(f, METHOD_BIC, brief, 2);
     assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
     assert_ok(f->ctx, learner_step(learner, 1, NULL));
-    read_head(f, learner->classifier, changed);
-    for (size_t i = 0; i < sizeof changed / sizeof changed[0]; i++)
+    assert_ok(f->ctx, param_read(learner->classifier, which, changed));
+    for (int64_t i = 0; i < shape_count(learner->classifier->items[which].shape); i++)
         changed[i] *= factor;
-    assert_ok(f->ctx, param_write(learner->classifier, 0, changed));
+    assert_ok(f->ctx, param_write(learner->classifier, which, changed));
     assert_ok(f->ctx, learner_step(learner, 1, NULL));
     read_head(f, learner->trained_head, rows);
     learner_free(learner);
@@ -478,9 +538,11 @@ static void test_the_corrected_head_teaches_and_the_trained_one_is_inherited(voi
     for (int taught = 0; taught < 2; taught++) {
         float as_it_is[CLASSES * MOST_FEATURES];
         float changed[CLASSES * MOST_FEATURES];
-        learn_from_changed(f, distill[taught], 1.0f, as_it_is);
-        learn_from_changed(f, distill[taught], 0.5f, changed);
-        assert_int_equal(memcmp(as_it_is, changed, sizeof as_it_is) != 0, taught);
+        learn_from_changed(f, distill[taught], 0, 1.0f, as_it_is);
+        for (int which = 0; which < 2; which++) {
+            learn_from_changed(f, distill[taught], which, 0.5f, changed);
+            assert_int_equal(memcmp(as_it_is, changed, sizeof as_it_is) != 0, taught);
+        }
     }
 }
 
@@ -602,6 +664,8 @@ int main(void)
         TEST(test_probes_measure_all_methods_alike),
         TEST(test_bic_corrects_the_rows_of_new_classes),
         TEST(test_bic_does_not_train_on_what_it_sets_aside),
+        TEST(test_bic_never_trained_on_what_it_sets_aside),
+        TEST(test_a_rare_class_takes_nothing_from_others),
         TEST(test_bic_corrects_by_what_it_sets_aside),
         TEST(test_a_bias_counts_in_tests),
         TEST(test_the_corrected_head_teaches_and_the_trained_one_is_inherited),

@@ -121,36 +121,6 @@ struct correction correction_fit(const struct correction_data *data)
     return isfinite(at.beta) && isfinite(at.gamma) ? at : none;
 }
 
-/* ---- what they are found on ---------------------------------------------------------------------- */
-
-static enum der_status count_rarest(const struct data_view *view, int n_classes, int64_t *rarest)
-{
-    struct mem *mem = &view->ctx->mem;
-    int64_t *counts = mem_alloc(mem, (size_t)n_classes, sizeof *counts);
-    if (!counts)
-        return ctx_nomem(view->ctx);
-    view_counts(view, counts, n_classes);
-    *rarest = counts[0];
-    for (int label = 1; label < n_classes; label++)
-        *rarest = counts[label] < *rarest ? counts[label] : *rarest;
-    mem_free(mem, counts);
-    return DER_OK;
-}
-
-enum der_status learner_set_aside(const struct learner *learner, const struct data_view *view,
-                                  int n_new, struct data_view **kept, struct data_view **aside)
-{
-    const double share = learner->options.config.correction_share;
-    const double rounding = 1e-9; /* 0.29 * 100 is 28.999... */
-    int64_t rarest = 0;
-    *kept = NULL;
-    *aside = NULL;
-    TRY(count_rarest(view, learner->n_classes + n_new, &rarest));
-    const int64_t each = (int64_t)(share * (double)rarest + rounding);
-    return view_set_aside(view->ctx, view, each > 1 ? each : 1,
-                          learner_seed(learner, STAGE_CORRECTION), kept, aside);
-}
-
 /* ---- the classifier that they make --------------------------------------------------------------- */
 
 /* z = W Phi(x) of n images. */
@@ -204,7 +174,9 @@ static enum der_status find(struct learner *learner, const struct data_view *asi
 {
     struct reading reading = {.learner = learner, .head = learner->classifier};
     int64_t n = 0;
-    enum der_status status = reading_features(&reading, aside, look->features, look->items, &n);
+    enum der_status status = DER_OK;
+    if (aside->n > 0) /* a memory of one image a class has none */
+        status = reading_features(&reading, aside, look->features, look->items, &n);
     reading_fini(&reading);
     TRY(status);
     TRY(param_read(learner->classifier, 0, look->rows));
@@ -224,11 +196,15 @@ static enum der_status find(struct learner *learner, const struct data_view *asi
 enum der_status learner_correct(struct learner *learner, const struct data_view *aside, int n_old)
 {
     struct param_set *head;
+    struct data_view *balanced;
     struct look look;
-    enum der_status status = look_new(learner, aside->n, &look);
+    TRY(view_balanced(learner->be->ctx, aside, learner_seed(learner, STAGE_CORRECTION),
+                      (uint32_t)learner->step, &balanced));
+    enum der_status status = look_new(learner, balanced->n, &look);
     if (status == DER_OK)
-        status = find(learner, aside, n_old, &look);
+        status = find(learner, balanced, n_old, &look);
     look_free(learner, &look);
+    view_free(balanced);
     TRY(status);
     TRY(head_correct(learner->classifier, n_old, learner->correction.beta,
                      learner->correction.gamma, &head));

@@ -4,7 +4,7 @@
  *
  *     q_k = z_k for old classes k,     q_k = beta z_k + gamma for new ones,
  *
- * make up for it, found on images that training has not seen, as many of every class.
+ * make up for it, found on images that no step was trained on (aside.h), as many of every class.
  */
 #ifndef METHOD_CORRECTION_H
 #define METHOD_CORRECTION_H

@@ -245,11 +245,11 @@ static enum der_status learn(struct learner *learner, const struct data_view *vi
         TRY(balance(learner, view, hooks));
     if (config->readout == READOUT_ALIGNED && learner->step > 0)
         TRY(head_align(learner->classifier, learner->n_classes - n_new));
-    if (aside)
+    if (aside && learner->step > 0)
         TRY(learner_correct(learner, aside, learner->n_classes - n_new));
     if (config->method == METHOD_JOINT)
         return DER_OK;
-    TRY(learner_remember(learner, learner->n_classes - n_new));
+    TRY(learner_remember(learner, learner->n_classes - n_new, aside));
     return config->readout == READOUT_MEANS ? learner_read_means(learner) : DER_OK;
 }
 
@@ -274,7 +274,7 @@ enum der_status learner_resume_step(struct learner *learner, int n_new, struct s
     struct data_view *aside = NULL;
     enum der_status status = DER_OK;
     TRY(learner_training_view(learner, n_new, &view));
-    if (learner->options.config.readout == READOUT_CORRECTED && learner->step > 0)
+    if (learner->options.config.readout == READOUT_CORRECTED)
         status = learner_set_aside(learner, view, n_new, &kept, &aside);
     learner->from = from;
     if (status == DER_OK)
@@ -298,5 +298,5 @@ enum der_status learner_refresh(struct learner *learner, const struct train_hook
     enum der_status status = balance(learner, view, hooks);
     view_free(view);
     TRY(status);
-    return learner_remember(learner, learner->n_classes);
+    return learner_remember(learner, learner->n_classes, NULL);
 }

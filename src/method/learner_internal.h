@@ -101,21 +101,22 @@ NODISCARD enum der_status reading_features(struct reading *reading, const struct
                                            float *features, struct view_item *items, int64_t *n);
 
 /* remember.c: shortens the memory, adds the classes from `first` on, ranked by herding, and ranks those before
- * it again that images have joined. */
-NODISCARD enum der_status learner_remember(struct learner *learner, int first);
+ * it again that images have joined. `aside`, or NULL: images that were set aside, which get their places. */
+NODISCARD enum der_status learner_remember(struct learner *learner, int first,
+                                           const struct data_view *aside);
 
 /* means.c: the classifier becomes one whose rows are the means of the exemplars' features; what was trained stays
  * with the learner, for the next step. */
 NODISCARD enum der_status learner_read_means(struct learner *learner);
 
-/* correction.c: splits what a step with n_new classes could be trained on: *aside has as many images of every class, a
- * share of what the rarest has. */
+/* aside.c: splits what a step with n_new classes could be trained on: *aside has the images of old classes that no step
+ * was trained on, and those of new ones that none will be. */
 NODISCARD enum der_status learner_set_aside(const struct learner *learner,
                                             const struct data_view *view, int n_new,
                                             struct data_view **kept, struct data_view **aside);
 
-/* The classifier becomes one whose rows of the classes from n_old on are corrected by what the images of
- * `aside` tell, which no stage was trained on; what was trained stays with the learner. */
+/* correction.c: the classifier becomes one whose rows of the classes from n_old on are corrected by what images of
+ * `aside` tell, as many of every class; what was trained stays with the learner. */
 NODISCARD enum der_status learner_correct(struct learner *learner, const struct data_view *aside,
                                           int n_old);
 

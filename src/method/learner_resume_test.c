@@ -170,14 +170,17 @@ static void assert_full_holds_newest(struct fixture *f, const struct learner *le
     kept_fini(f->data.ctx, &kept);
 }
 
-/* Learns two steps with a save after every epoch of the second, then that step again from each of them. */
-static void check_every_epoch(struct fixture *f, int n_expected)
+/* Learns PER_STEP classes and n_more single ones, then n_new with a save after every epoch, then these again from each
+ * of the saves. */
+static void check_last_step(struct fixture *f, int n_more, int n_new, int n_expected)
 {
     struct learner *whole = new_learner(f, 0);
     assert_ok(f->data.ctx, learner_step(whole, PER_STEP, NULL));
+    for (int i = 0; i < n_more; i++)
+        assert_ok(f->data.ctx, learner_step(whole, 1, NULL));
     save(f, whole, "model1", "exemplars1");
     whole->options.saver.every = 1;
-    assert_ok(f->data.ctx, learner_step(whole, PER_STEP, NULL));
+    assert_ok(f->data.ctx, learner_step(whole, n_new, NULL));
     save(f, whole, "model2", "exemplars2");
     assert_full_holds_newest(f, whole);
     assert_int_equal(f->n_saved, n_expected);
@@ -188,7 +191,7 @@ static void check_every_epoch(struct fixture *f, int n_expected)
         struct learner *learner = restored(f);
         assert_ok(f->data.ctx,
                   state_open(f->data.ctx, NULL, scratch_path(&f->scratch, name), &from));
-        assert_ok(f->data.ctx, learner_resume_step(learner, PER_STEP, from, NULL));
+        assert_ok(f->data.ctx, learner_resume_step(learner, n_new, from, NULL));
         state_close(from);
         save(f, learner, "model", "exemplars");
         assert_same_file(f, "model", "model2");
@@ -197,6 +200,11 @@ static void check_every_epoch(struct fixture *f, int n_expected)
         learner_free(learner);
     }
     learner_free(whole);
+}
+
+static void check_every_epoch(struct fixture *f, int n_expected)
+{
+    check_last_step(f, 0, PER_STEP, n_expected);
 }
 
 static void test_der_goes_on_from_every_epoch(void **state)
@@ -251,12 +259,15 @@ static void test_icarl_goes_on_from_every_epoch(void **state)
     check_every_epoch(f, EPOCHS);
 }
 
-/* Nor is the head of BiC what it goes on with; which images are set aside is not in the state. */
+/* Which images are set aside is not in the state. Behind step 1 the head is what training left, behind later ones it is
+ * not what the next step goes on with. */
 static void test_bic_goes_on_from_every_epoch(void **state)
 {
     struct fixture *f = *state;
     use_method(f, METHOD_BIC);
     check_every_epoch(f, EPOCHS);
+    f->n_saved = 0;
+    check_last_step(f, 1, 1, EPOCHS);
 }
 
 /* All that a state can hold: masks that were cut out, the auxiliary head, and the head that means replaced. */

@@ -1,6 +1,7 @@
 /*
  * The memory of a learner: which images of a class are kept when it is no longer new.
  */
+#include "method/aside.h"
 #include "method/learner_internal.h"
 
 /* What may be kept of a class: all images of a new one; of a known one what was kept and what has joined. */
@@ -64,22 +65,48 @@ static int fill_up(const struct data_view *view, int wanted, int64_t *samples, i
     return n;
 }
 
-static enum der_status remember_class(struct reading *reading, int label, int quota)
+/* Takes the images of a class that were set aside out of its candidates. */
+static enum der_status part(struct data_view *view, const struct data_view *aside, int label,
+                            struct data_view **own)
+{
+    int64_t n = 0;
+    TRY(view_range(view->ctx, aside, label, label + 1, own));
+    for (int64_t i = 0; i < view->n; i++) {
+        bool is_out = false;
+        for (int64_t k = 0; k < (*own)->n && !is_out; k++)
+            is_out = (*own)->items[k].sample == view->items[i].sample;
+        if (!is_out)
+            view->items[n++] = view->items[i];
+    }
+    view->n = n;
+    return DER_OK;
+}
+
+static enum der_status remember_class(struct reading *reading, int label, int quota,
+                                      const struct data_view *aside)
 {
     struct learner *learner = reading->learner;
     struct der_ctx *ctx = learner->be->ctx;
     struct data_view *view;
+    struct data_view *own = NULL;
     int n = 0;
     TRY(candidates(learner, label, &view));
     int64_t *samples = mem_alloc(&ctx->mem, (size_t)view->n, sizeof *samples);
-    enum der_status status = samples ? rank(reading, view, quota, samples, &n) : ctx_nomem(ctx);
+    enum der_status status = samples ? DER_OK : ctx_nomem(ctx);
+    if (status == DER_OK && aside)
+        status = part(view, aside, label, &own);
+    if (status == DER_OK)
+        status = rank(reading, view, quota, samples, &n);
     if (status == DER_OK && learner->options.fills_memory)
         n = fill_up(view, quota, samples, n);
+    if (status == DER_OK && own)
+        n = aside_weave(own, learner->options.config.correction_share, quota, samples, n);
     if (status == DER_OK)
         status = label < learner->memory->n_classes
                      ? exemplars_replace(learner->memory, label, samples, n)
                      : exemplars_add(learner->memory, samples, n);
     mem_free(&ctx->mem, samples);
+    view_free(own);
     view_free(view);
     return status;
 }
@@ -93,7 +120,7 @@ static bool has_joining(const struct learner *learner, int label)
     return false;
 }
 
-enum der_status learner_remember(struct learner *learner, int first)
+enum der_status learner_remember(struct learner *learner, int first, const struct data_view *aside)
 {
     const struct config *config = &learner->options.config;
     int quota = exemplar_quota(config->memory_mode, config->memory, learner->n_classes);
@@ -102,7 +129,7 @@ enum der_status learner_remember(struct learner *learner, int first)
     exemplars_truncate(learner->memory, quota);
     for (int label = 0; label < learner->n_classes && status == DER_OK; label++)
         if (label >= first || has_joining(learner, label))
-            status = remember_class(&reading, label, quota);
+            status = remember_class(&reading, label, quota, aside);
     reading_fini(&reading);
     return status;
 }
