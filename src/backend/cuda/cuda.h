@@ -219,7 +219,7 @@ bool cuda_is_sparse(const struct graph *g, int value);
  * convolve them. */
 bool cuda_pads_few(const struct graph *g, const bool *image);
 /* Channels with padding; is_thin: for own kernels. In bf16 cuDNN computes whole tiles of 16, 32 or a multiple of 64
- * channels so much faster that the zeros cost nothing; our own kernels want sixteens (docs/BENCHMARKS.md). */
+ * channels so much faster that the zeros cost nothing; our own kernels want sixteens (docs/KERNELS.md). */
 int64_t cuda_padded(enum cuda_type type, bool is_thin, int64_t channels);
 /* An image of a folded network is for own kernels when they are worth it for all convolutions between images of
  * its size: one that cuDNN does better wants its padding on both sides. */

@@ -233,7 +233,7 @@ static void write_places(const struct places *at, struct cuda_chain *chain)
 }
 
 /* Into `most` bytes. A chain that has to wait for the weights of several layers is no faster than these one by one
- * (docs/BENCHMARKS.md). */
+ * (docs/KERNELS.md). */
 static enum der_status place_all(const struct graph *g, struct cuda_chain *chain, size_t most,
                                  bool *is_worth_it)
 {

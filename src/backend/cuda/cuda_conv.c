@@ -385,7 +385,7 @@ enum { WHOLE_TILE = 32 }; /* channels */
  * Inference has bias, residual and ReLU fused in, but not in f32, where our own kernel rounds as the contract
  * says, nor for few channels, where the two together are faster. Plain passes ask for kernels made at run time,
  * the faster ones for whole tiles of channels but for the data gradient of strided layers and of narrow, large
- * ones (docs/BENCHMARKS.md). Both take longer to make than a tail could ever win back. Gradients of weights
+ * ones (docs/KERNELS.md). Both take longer to make than a tail could ever win back. Gradients of weights
  * have the type of the images: the one engine that gives f32 from bf16 images is up to twenty times slower. */
 static bool first_request(const struct cuda_program *p, const struct node *node,
                           struct dnn_conv *out)

@@ -1,7 +1,7 @@
 /*
  * Which convolutions the kernels of sheet.cu serve, and how they cut them up.
  *
- * Both follow from shapes alone, by what was measured on an H200 (docs/BENCHMARKS.md).
+ * Both follow from shapes alone, by what was measured on an H200 (docs/KERNELS.md).
  */
 #include "backend/cuda/cuda.h"
 

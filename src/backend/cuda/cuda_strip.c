@@ -1,7 +1,7 @@
 /*
  * Which convolutions the kernels of strip.cu and strip_weights.cu serve.
  *
- * All that there are kernels for, by what was measured on an H200 (docs/BENCHMARKS.md), but not few images: a block
+ * All that there are kernels for, by what was measured on an H200 (docs/KERNELS.md), but not few images: a block
  * computes one of them, so that a small batch leaves most of the GPU idle, which cuDNN does not. Gradients of weights
  * have been measured of no larger images than 32x32.
  */

@@ -1,7 +1,7 @@
 /*
  * Which convolutions the kernels for thin layers serve, and how they cut them up.
  *
- * Both follow from shapes alone, by what was measured on an H200 (docs/BENCHMARKS.md): results must not depend
+ * Both follow from shapes alone, by what was measured on an H200 (docs/KERNELS.md): results must not depend
  * on timing.
  */
 #include "backend/cuda/cuda.h"
