@@ -161,7 +161,9 @@ for entry in "${rows[@]}"; do
     left=$((end - $(date +%s)))
     [ $left -gt 20 ] || is_late=true
     $is_late && break
-    limit=(timeout --signal=INT --kill-after=15 "$left")
+    # In the foreground `timeout` sends the signal once. A second one would end the program in the middle of its work,
+    # which under MPS takes other processes' work with it.
+    limit=(timeout --foreground --signal=INT --kill-after=15 "$left")
     run_row "$entry" "$@" &
     n_running=$((n_running + 1))
 done

@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = ROOT / "docs" / "results"
 RUNS = DATA / "runs"
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "RESULTS.md")
-DER = os.environ.get("DER", str(ROOT / "build" / "der"))
+DER = os.path.abspath(os.environ.get("DER", ROOT / "build" / "der"))
 MOST_STEPS = 11  # of a table as wide
 PAPER_TABLES = {  # of CIFAR-100
     "T1": "Table 1: CIFAR100-B0",

@@ -11,50 +11,52 @@
 #define EACH MEMORY_PER_CLASS
 
 /* Name, summary, family, network, classes (all, of step 1, of later steps), memory, and what masks are told: lambda_s,
- * parameters of an extractor and of the first one, the share of an even cut that each keeps. The paper's Table 9 has the
- * lambda_s of its ResNet-18 rows; those of the 32-layer network are not published. Sizes are what its tables come to for
- * one extractor on average; where the first step has half of the classes, docs/METHODS.md says how much of that is the
- * first one's. The shares were found on held-out images (docs/PRUNING.md): with few new classes the sparsity loss, left
- * alone, closes streams until a handful of channels is left. */
+ * parameters of an extractor and of the first one, the share of an even cut that each keeps, the share of the epochs
+ * behind which they are hard. The paper's Table 9 has the lambda_s of its ResNet-18 rows; those of the 32-layer network
+ * are not published. Sizes are what its tables come to for one extractor on average; where the first step has half of
+ * the classes, docs/METHODS.md says how much of that is the first one's. Both shares were found on held-out images
+ * (docs/PRUNING.md): with few new classes the sparsity loss, left alone, closes streams until a handful of channels is
+ * left; and the 32-layer network, which has no channels to spare, needs more of the full rate to recover from losing
+ * any. */
 const struct preset preset_table[] = {
     {"cifar100-b0-5", "CIFAR-100, 5 steps of 20 classes, ResNet-18", PRESET_CIFAR100_B0, RN18, 100,
-     20, 20, TOTAL, 2000, 0.75, 960000, 0, 0},
+     20, 20, TOTAL, 2000, 0.75, 960000, 0, 0, 0},
     {"cifar100-b0-10", "CIFAR-100, 10 steps of 10 classes, ResNet-18", PRESET_CIFAR100_B0, RN18,
-     100, 10, 10, TOTAL, 2000, 0.75, 900000, 0, 0},
+     100, 10, 10, TOTAL, 2000, 0.75, 900000, 0, 0, 0},
     {"cifar100-b0-20", "CIFAR-100, 20 steps of 5 classes, ResNet-18", PRESET_CIFAR100_B0, RN18, 100,
-     5, 5, TOTAL, 2000, 0.75, 686000, 0, 0.5},
+     5, 5, TOTAL, 2000, 0.75, 686000, 0, 0.5, 0},
     {"cifar100-b0-50", "CIFAR-100, 50 steps of 2 classes, ResNet-18", PRESET_CIFAR100_B0, RN18, 100,
-     2, 2, TOTAL, 2000, 0.75, 398000, 0, 1},
+     2, 2, TOTAL, 2000, 0.75, 398000, 0, 1, 0},
     {"cifar100-b50-2", "CIFAR-100, 50 classes, then 2 steps of 25, ResNet-18", PRESET_CIFAR100_B50,
-     RN18, 100, 50, 25, EACH, 20, 0.25, 1500000, 2400000, 0},
+     RN18, 100, 50, 25, EACH, 20, 0.25, 1500000, 2400000, 0, 0},
     {"cifar100-b50-5", "CIFAR-100, 50 classes, then 5 steps of 10, ResNet-18", PRESET_CIFAR100_B50,
-     RN18, 100, 50, 10, EACH, 20, 0.25, 1490000, 2400000, 0},
+     RN18, 100, 50, 10, EACH, 20, 0.25, 1490000, 2400000, 0, 0},
     {"cifar100-b50-10", "CIFAR-100, 50 classes, then 10 steps of 5, ResNet-18", PRESET_CIFAR100_B50,
-     RN18, 100, 50, 5, EACH, 20, 0.25, 1278000, 2400000, 0},
+     RN18, 100, 50, 5, EACH, 20, 0.25, 1278000, 2400000, 0, 0},
     {"cifar100-b0-5-rn32", "CIFAR-100, 5 steps of 20 classes, ResNet-32", PRESET_CIFAR100_B0, RN32,
-     100, 20, 20, TOTAL, 2000, 0.75, 140000, 0, 0},
+     100, 20, 20, TOTAL, 2000, 0.75, 140000, 0, 0, 0.35},
     {"cifar100-b0-10-rn32", "CIFAR-100, 10 steps of 10 classes, ResNet-32", PRESET_CIFAR100_B0,
-     RN32, 100, 10, 10, TOTAL, 2000, 0.75, 94000, 0, 0},
+     RN32, 100, 10, 10, TOTAL, 2000, 0.75, 94000, 0, 0, 0.35},
     {"cifar100-b0-20-rn32", "CIFAR-100, 20 steps of 5 classes, ResNet-32", PRESET_CIFAR100_B0, RN32,
-     100, 5, 5, TOTAL, 2000, 0.75, 42800, 0, 0.5},
+     100, 5, 5, TOTAL, 2000, 0.75, 42800, 0, 0.5, 0},
     {"cifar100-b0-50-rn32", "CIFAR-100, 50 steps of 2 classes, ResNet-32", PRESET_CIFAR100_B0, RN32,
-     100, 2, 2, TOTAL, 2000, 0.75, 27400, 0, 0.5},
+     100, 2, 2, TOTAL, 2000, 0.75, 27400, 0, 0.5, 0},
     {"cifar100-b50-2-rn32", "CIFAR-100, 50 classes, then 2 steps of 25, ResNet-32",
-     PRESET_CIFAR100_B50, RN32, 100, 50, 25, EACH, 20, 0.25, 100000, 220000, 0},
+     PRESET_CIFAR100_B50, RN32, 100, 50, 25, EACH, 20, 0.25, 100000, 220000, 0, 0.35},
     {"cifar100-b50-5-rn32", "CIFAR-100, 50 classes, then 5 steps of 10, ResNet-32",
-     PRESET_CIFAR100_B50, RN32, 100, 50, 10, EACH, 20, 0.25, 148000, 220000, 0},
+     PRESET_CIFAR100_B50, RN32, 100, 50, 10, EACH, 20, 0.25, 148000, 220000, 0, 0.35},
     {"cifar100-b50-10-rn32", "CIFAR-100, 50 classes, then 10 steps of 5, ResNet-32",
-     PRESET_CIFAR100_B50, RN32, 100, 50, 5, EACH, 20, 0.25, 78000, 220000, 0},
+     PRESET_CIFAR100_B50, RN32, 100, 50, 5, EACH, 20, 0.25, 78000, 220000, 0, 0},
     {"imagenet100-b0-10", "ImageNet's first 100 classes, 10 steps of 10, ResNet-18",
-     PRESET_IMAGENET_B0, "resnet18", 100, 10, 10, TOTAL, 2000, 0.75, 1394000, 0, 0},
+     PRESET_IMAGENET_B0, "resnet18", 100, 10, 10, TOTAL, 2000, 0.75, 1394000, 0, 0, 0},
     {"imagenet100-b50-10", "ImageNet's first 100 classes, 50, then 10 steps of 5, ResNet-18",
-     PRESET_IMAGENET_B50, "resnet18-3x3", 100, 50, 5, EACH, 20, 0.5, 1478000, 0, 0},
+     PRESET_IMAGENET_B50, "resnet18-3x3", 100, 50, 5, EACH, 20, 0.5, 1478000, 0, 0, 0},
     {"imagenet1000-b0-10", "ImageNet, 10 steps of 100 classes, ResNet-18", PRESET_IMAGENET_B0,
-     "resnet18", 1000, 100, 100, TOTAL, 20000, 0.75, 2640000, 0, 0},
+     "resnet18", 1000, 100, 100, TOTAL, 20000, 0.75, 2640000, 0, 0, 0},
     {"fashion-mnist-5", "Fashion-MNIST, 5 steps of 2 classes, ResNet-32, short enough for a CPU",
-     PRESET_FASHION_MNIST, RN32, 10, 2, 2, TOTAL, 100, 0.75, 0, 0, 0},
+     PRESET_FASHION_MNIST, RN32, 10, 2, 2, TOTAL, 100, 0.75, 0, 0, 0, 0},
     {"custom", "any data set, all classes in one step, nothing fixed", PRESET_CUSTOM, RN18, 0, 0, 0,
-     TOTAL, 2000, 0.75, 0, 0, 0},
+     TOTAL, 2000, 0.75, 0, 0, 0, 0},
 };
 
 const int n_presets = (int)(sizeof preset_table / sizeof preset_table[0]);
@@ -120,6 +122,7 @@ static void fill_masks(const struct preset *preset, struct config *config)
     config->mask_gain = 10.0;
     config->mask_inherit = 1.0;
     config->mask_least = preset->mask_least;
+    config->hard_share = preset->hard_share;
 }
 
 static void fill_cifar100(struct config *config)

@@ -32,6 +32,7 @@ struct preset {
     int64_t target_params;       /* of an extractor; 0: whatever lambda_s leaves */
     int64_t first_target_params; /* of the first; 0: as of all others */
     double mask_least;           /* share of an even cut that every mask keeps */
+    double hard_share; /* share of the epochs behind which masks are hard; 0: see config.h */
 };
 
 extern const struct preset preset_table[];
