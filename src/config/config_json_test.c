@@ -157,9 +157,15 @@ static void test_bad_members_are_refused(void **state)
 static void test_a_record_may_be_older_than_a_setting(void **state)
 {
     (void)state;
-    static const char *const young[] = {
-        "mask_inherit", "mask_least",          "hard_share", "first_target_params",
-        "distill",      "distill_temperature", "readout",    "classifier_positive"};
+    static const char *const young[] = {"mask_inherit",
+                                        "mask_least",
+                                        "hard_share",
+                                        "first_target_params",
+                                        "distill",
+                                        "distill_temperature",
+                                        "readout",
+                                        "classifier_positive",
+                                        "temperature_features"};
     struct der_ctx *ctx = test_ctx_new(1);
     struct config config = from(ctx, "cifar100-b0-10");
     struct config read = config;
@@ -167,6 +173,7 @@ static void test_a_record_may_be_older_than_a_setting(void **state)
     assert_ok(ctx, config_set(ctx, &config, "first_target_params", "5k"));
     assert_ok(ctx, config_set(ctx, &config, "mask_least", "0.5"));
     assert_ok(ctx, config_set(ctx, &config, "hard_share", "0.3"));
+    assert_ok(ctx, config_set(ctx, &config, "temperature_features", "64"));
     assert_true(config.mask_inherit > 0.0);
     assert_ok(ctx, config_to_json(ctx, &config, &object));
     for (size_t i = 0; i < sizeof young / sizeof *young; i++)
@@ -175,7 +182,9 @@ static void test_a_record_may_be_older_than_a_setting(void **state)
     assert_ok(ctx, config_from_json(ctx, "run/config.json", object, &read));
     assert_true(read.mask_inherit == 0.0 && read.mask_least == 0.0 && read.hard_share == 0.0);
     assert_int_equal(read.first_target_params, 0);
-    assert_int_equal(config_differences(&config, &read, NULL, NULL), 4); /* masks' alone */
+    assert_int_equal(read.temperature_features, 0);
+    assert_int_equal(config_differences(&config, &read, NULL, NULL),
+                     5); /* none of the comparators' */
     json_free(object);
     test_ctx_free(ctx);
 }

@@ -262,6 +262,12 @@ const struct setting setting_table[] = {
      .is_above_min = true,
      .max = 1000,
      .at = FIELD(temperature)},
+    {.key = "temperature_features",
+     .help = "extractors of n features have sqrt(n / this) of the temperature; 0: all of it",
+     .type = SETTING_INT,
+     .max = 1000000,
+     .absent = "0",
+     .at = FIELD(temperature_features)},
 
     /* Representation. */
     {.key = "expand",

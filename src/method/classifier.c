@@ -21,6 +21,17 @@ struct head_stage {
     struct assembly_cache assemblies;
 };
 
+/* A step of SGD moves logits over delta by lr |phi|^2 / delta^2 at most, and |phi|^2 grows with the number of features: at the
+ * delta of wide networks the classifier of narrow ones has not learnt its images when the stage is over. */
+double learner_temperature(const struct learner *learner)
+{
+    const struct config *config = &learner->options.config;
+    const double features = (double)learner_feature_dim(learner) / learner->n_extractors;
+    return config->temperature_features == 0
+               ? config->temperature
+               : config->temperature * sqrt(features / config->temperature_features);
+}
+
 static enum der_status describe(void *self, struct graph *g, struct assembly_io *io)
 {
     struct head_stage *stage = self;
@@ -33,7 +44,7 @@ static enum der_status describe(void *self, struct graph *g, struct assembly_io 
     TRY(assembly_scalar(g, io, SCALAR_ONE, "one", &one));
     TRY(assembly_attach(g, io, stage->head, true, &head));
     TRY(params_linear(head, g, io->matrix, &logits));
-    struct xent_options options = {.temperature = (float)config->temperature};
+    struct xent_options options = {.temperature = (float)learner_temperature(stage->learner)};
     TRY(graph_softmax_xent(g, logits, io->labels, one, &options, &io->loss[0]));
     TRY(graph_rank(g, logits, io->labels, 0, 0, &io->rank));
     io->n_losses = 1;

@@ -199,7 +199,7 @@ static enum der_status balance(struct learner *learner, const struct data_view *
     TRY(status);
     param_set_free(learner->classifier);
     learner->classifier = classifier;
-    learner->temperature = learner->options.config.temperature;
+    learner->temperature = learner_temperature(learner);
     return DER_OK;
 }
 

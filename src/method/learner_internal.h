@@ -66,6 +66,9 @@ NODISCARD enum der_status learn_classifier(struct learner *learner, const struct
                                            const struct train_hooks *hooks,
                                            struct param_set **classifier);
 
+/* delta of such a stage, for the extractors that there are. */
+double learner_temperature(const struct learner *learner);
+
 /* learner_resume.c: is it time to save after so many epochs of a stage? */
 bool learner_saves_at(const struct learner *learner, int epochs_done, int epochs);
 

@@ -11,9 +11,10 @@
 #include "support/test_backend.h"
 #include "support/test_ctx.h"
 
+#include <math.h>
 #include <stdio.h>
 
-enum { STEPS = 2, PER_STEP = 2, CLASSES = STEPS * PER_STEP };
+enum { STEPS = 2, PER_STEP = 2, CLASSES = STEPS * PER_STEP, MOST_WEIGHTS = 8192 };
 
 /* The published recipe, squeezed into a few epochs of a tiny network; with so few iterations the masks have
  * to move faster, and less pressure leaves enough of it to learn whatever the seed. */
@@ -226,6 +227,53 @@ static void test_masks_lean_towards_what_was_kept(void **state)
     assert_int_equal(count_given_up(f, "mask_inherit=5"), 0);
 }
 
+/* Two steps, brief ones: the classifier's weights [n], and the temperature of the second stage. */
+static double learn_briefly(struct learner_data *f, const struct config *config, float *weights,
+                            int64_t *n)
+{
+    struct learner *learner;
+    f->options.config = *config;
+    assert_ok(f->ctx, learner_new(f->be, &f->options, &learner));
+    for (int t = 0; t < STEPS; t++)
+        assert_ok(f->ctx, learner_step(learner, PER_STEP, NULL));
+    *n = CLASSES * learner_feature_dim(learner);
+    assert_in_range(*n, 1, MOST_WEIGHTS);
+    assert_ok(f->ctx, param_read(learner->classifier, 0, weights));
+    const double temperature = learner->temperature;
+    learner_free(learner);
+    return temperature;
+}
+
+static void test_the_temperature_may_follow_the_features(void **state)
+{
+    struct learner_data *f = *state;
+    static const char *const settings[] = {"epochs=2", "classifier_epochs=2", "temperature=5"};
+    const int whole = resnet_feature_dim(&f->options.spec);
+    float weights[2][MOST_WEIGHTS];
+    int64_t n[2];
+    assert_ok(f->ctx, config_apply(f->ctx, &f->options.config, settings, 3));
+    struct config config = f->options.config;
+    config.target_params = resnet_count_params(&f->options.spec) / 10;
+    config.temperature_features = whole;
+    const double lower = learn_briefly(f, &config, weights[0], &n[0]);
+    const double kept = (double)n[0] / (CLASSES * STEPS);
+    assert_true(kept < whole);
+    assert_true(fabs(lower - 5.0 * sqrt(kept / whole)) < 1e-12);
+
+    /* The same as that temperature from the first. */
+    config.temperature_features = 0;
+    config.temperature = lower;
+    assert_true(learn_briefly(f, &config, weights[1], &n[1]) == lower);
+    assert_int_equal(n[0], n[1]);
+    assert_memory_equal(weights[0], weights[1], (size_t)n[0] * sizeof(float));
+
+    /* Of so many features it is for, extractors have the one that is set. */
+    config.temperature_features = whole;
+    config.temperature = 5.0;
+    config.prune = false;
+    assert_true(learn_briefly(f, &config, weights[1], &n[1]) == 5.0);
+}
+
 /* A^t_{Y_k} restricts the arg-max to two classes, the bound does not: no reading beats its own task. */
 static void test_probes_read_the_representation(void **state)
 {
@@ -336,6 +384,7 @@ int main(void)
         TEST(test_a_wanted_size_is_met),
         TEST(test_every_mask_may_keep_its_share),
         TEST(test_the_first_extractor_may_have_a_size_of_its_own),
+        TEST(test_the_temperature_may_follow_the_features),
         TEST(test_masks_lean_towards_what_was_kept),
         TEST(test_probes_read_the_representation),
         TEST(test_the_reference_has_stages_of_its_own),
