@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """Measures lessons of `der learn`: processor seconds and accuracy on pictures that were not learnt from.
 
-    bench/learn.py [--case NAME ...] [--try 'FLAG=VALUE ...' ...] [--seeds N] [--threads N]
+    bench/learn.py [--case NAME ...] [--try 'FLAG=VALUE ...' ...] [--lessons N] [--seeds N] [--threads N]
 
 A case is a set of pictures: photo-like JPEG files of 64 to 640 pixels (tests/support/make_photos.py) or images of
 Fashion-MNIST as PNG files, a few to learn from and as many again or more to test with. A try is the flags of
-`der learn` without their dashes; an empty one stands for the defaults. Of every case and try a row of a table is
+`der learn` without their dashes; an empty one stands for the defaults. With --lessons the classes are learnt in so many
+lessons, one behind the other, and accuracy is that on all of them after the last. Of every case and try a row of a table is
 printed, averages over the seeds. Processor time is counted because it does not hang on what else the machine does.
 """
 import argparse
@@ -70,13 +71,18 @@ def make_case(args, name):
     return folder
 
 
-def lesson(args, folder, flags, seed):
-    """Processor seconds and accuracy of one."""
+def lessons(args, folder, flags, seed):
+    """Processor seconds of all, and accuracy after the last."""
     model = args.folder / f"{os.getpid()}.safetensors"
-    command = [args.der, "learn", model, "--new", folder, "--threads", str(args.threads), "--seed", str(seed),
-               "--json", "--quiet", *flags]
+    classes = args.folder / f"{os.getpid()}.txt"
+    command = [args.der, "learn", model, "--new", folder, "--class-list", classes, "--threads", str(args.threads),
+               "--seed", str(seed), "--json", "--quiet", *flags]
     before = os.times()
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for part in numpy.array_split(sorted(path.name for path in (folder / "train").iterdir()), args.lessons):
+        classes.write_text("\n".join(part) + "\n")
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if done.returncode:
+            break
     after = os.times()
     for left in args.folder.glob(f"{os.getpid()}.*"):
         left.unlink()
@@ -89,7 +95,7 @@ def lesson(args, folder, flags, seed):
 def row(args, name, text):
     folder = make_case(args, name)
     flags = [part for word in text.split() for part in ("--" + word).split("=", 1)]
-    results = [lesson(args, folder, flags, seed) for seed in range(1, args.seeds + 1)]
+    results = [lessons(args, folder, flags, seed) for seed in range(1, args.seeds + 1)]
     failed = [why for used, why in results if used is None]
     if failed:
         return f"| {name} | {text or 'defaults'} | - | {failed[0]} |"
@@ -103,6 +109,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--case", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--try", nargs="+", dest="tries", default=[""], metavar="'FLAG=VALUE ...'")
+    parser.add_argument("--lessons", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--der", default=ROOT / "build" / "der")

@@ -161,6 +161,7 @@ static void fill_family(const struct preset *preset, struct config *config)
     case PRESET_FASHION_MNIST:
         config->representation = schedule_scaled(&config->representation, CPU_EPOCHS);
         config->first = config->representation;
+        config->temperature_features = PAPER_FEATURES;
         return;
     case PRESET_CUSTOM:
         return;

@@ -20,6 +20,9 @@ enum preset_family {
     PRESET_CUSTOM
 };
 
+/* Of the extractors that the published temperature of the second stage is for. */
+enum { PAPER_FEATURES = 512 };
+
 struct preset {
     const char *name;
     const char *summary; /* one line */

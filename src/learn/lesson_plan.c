@@ -164,6 +164,7 @@ enum der_status lesson_plan_images(const struct pupil *pupil, const struct datas
     struct der_ctx *ctx = pupil->be->ctx;
     *plan = (struct lesson_plan){0};
     TRY(config_from_preset(ctx, "custom", METHOD_DER, &plan->config));
+    plan->config.temperature_features = PAPER_FEATURES;
     if (pupil->model)
         TRY(keep_images(pupil->model, options, plan));
     else
