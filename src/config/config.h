@@ -80,7 +80,7 @@ struct config {
     struct schedule classifier;     /* of the second stage */
     bool second_stage;              /* train the classifier anew on a balanced subset */
     double temperature;             /* delta of the second stage */
-    int temperature_features; /* delta is for extractors of so many, see learner_temperature; 0: of any number */
+    int temperature_features;       /* delta is for extractors of so many; 0: of any number */
 
     /* Representation. */
     bool expand;     /* a new extractor a step; false: one, trained on */

@@ -210,4 +210,20 @@ code=$?
 check "an interrupted run exits with 1" test "$code" -eq 1
 check "and says so" grep -q '^der: step 1, representation: stopped in epoch' err
 
+# A second one does not wait for the end of an iteration, which takes this back end many seconds here.
+"$DER" train --data "$data" --device ref --set network=resnet18-cifar --set batch=64 --out slow >out 2>err &
+pid=$!
+for _ in $(seq 100); do
+    [ -s slow/config.json ] && break
+    sleep 0.1
+done
+sleep 1
+kill -INT "$pid"
+sleep 0.5
+check "an interrupted run ends its iteration first" kill -INT "$pid"
+start=$SECONDS
+wait "$pid"
+check "but a second interrupt ends it at once" test $? -eq 130
+check "without waiting" test $((SECONDS - start)) -le 5
+
 done_testing
